@@ -1,0 +1,47 @@
+"""The evaluator's core on plain tuples: last match wins, no match is a denial, modify needs read too.
+
+Everything that asks "may it?" ends here: `decide()` with its explanation, the planner's walk, the listener inside the
+sandbox. A compiled rule is `(negated, patterns)`, a rule list a tuple of those, and a *judge* is
+`(read_rules, modify_rules, exec_rules or None)`: values that `marshal` can store.
+"""
+
+from __future__ import annotations
+
+from sbx.model.glob import match
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TypeAlias
+
+    from sbx.model.glob import Pattern
+
+    CompiledRule: TypeAlias = tuple[bool, tuple[Pattern, ...]]
+    CompiledRules: TypeAlias = tuple[CompiledRule, ...]
+    Judge: TypeAlias = tuple[CompiledRules, CompiledRules, CompiledRules | None]
+
+
+def last_match(rules: CompiledRules, names: Sequence[str]) -> int:
+    """The index of the rule that decides, or -1."""
+    for index in range(len(rules) - 1, -1, -1):
+        for pattern in rules[index][1]:
+            if match(pattern, names):
+                return index
+    return -1
+
+
+def allows(rules: CompiledRules, names: Sequence[str]) -> bool:
+    index = last_match(rules, names)
+    return index >= 0 and not rules[index][0]
+
+
+def may_read(judge: Judge, names: Sequence[str]) -> bool:
+    return allows(judge[0], names)
+
+
+def may_modify(judge: Judge, names: Sequence[str]) -> bool:
+    return allows(judge[1], names) and allows(judge[0], names)
+
+
+def may_exec(judge: Judge, names: Sequence[str]) -> bool:
+    return allows(judge[0], names) and (judge[2] is None or allows(judge[2], names))

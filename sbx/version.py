@@ -1,0 +1,4 @@
+"""The one place that knows the version."""
+
+VERSION = "0.1.0"
+__version__ = VERSION
