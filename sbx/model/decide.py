@@ -8,7 +8,9 @@ from sbx.model.glob import split_path
 from sbx.model.location import real_location
 from sbx.model.profile import EffectiveProfile
 from sbx.model.rules import Access, Rule
-from sbx.model.verdict import last_match
+from sbx.model.verdict import consult
+
+ACCESSES = (Access.READ, Access.MODIFY, Access.EXEC)  # in the order of a judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +59,10 @@ def decide(
 
 def decide_location(profile: EffectiveProfile, location: str, access: Access, *, asked: str | None = None) -> Decision:
     """The same for a path whose real location is known."""
-    names = split_path(location)
-    wanted = [Access.READ]
-    if access is Access.MODIFY or (access is Access.EXEC and profile.exec is not None):
-        wanted.append(access)
-    lists = tuple(_ask(profile, each, names) for each in wanted)
+    lists = []
+    for position, allowed, winner, matched in consult(profile.judge, ACCESSES.index(access), split_path(location)):
+        rules = profile.rules(ACCESSES[position])
+        decided_by = rules[winner] if winner >= 0 else None
+        lists.append(ListVerdict(ACCESSES[position], allowed, decided_by, tuple(rules[index] for index in matched)))
     allowed = all(verdict.allowed for verdict in lists)
-    return Decision(location if asked is None else asked, location, access, allowed, lists)
-
-
-def _ask(profile: EffectiveProfile, access: Access, names: tuple[str, ...]) -> ListVerdict:
-    rules = profile.rules(access)
-    index = last_match(profile.judge[(Access.READ, Access.MODIFY, Access.EXEC).index(access)] or (), names)
-    matches = tuple(rule for rule in rules if rule.matches(names))
-    winner = rules[index] if index >= 0 else None
-    return ListVerdict(access, winner is not None and not winner.negated, winner, matches)
+    return Decision(location if asked is None else asked, location, access, allowed, tuple(lists))

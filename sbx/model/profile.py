@@ -7,7 +7,10 @@ from enum import StrEnum
 
 from sbx.model.rules import Access, Rule
 from sbx.model.source import Source
-from sbx.model.verdict import Judge
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sbx.model.verdict import Judge
 
 
 class NetworkMode(StrEnum):

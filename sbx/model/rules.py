@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sbx.model.glob import Pattern, match
+from sbx.model.glob import match
 from sbx.model.source import Source
-from sbx.model.verdict import CompiledRule
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sbx.model.glob import Pattern
+    from sbx.model.verdict import CompiledRule
 
 
 class Access(StrEnum):

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     CompiledRule: TypeAlias = tuple[bool, tuple[Pattern, ...]]
     CompiledRules: TypeAlias = tuple[CompiledRule, ...]
     Judge: TypeAlias = tuple[CompiledRules, CompiledRules, CompiledRules | None]
+    ListAnswer: TypeAlias = tuple[int, bool, int, tuple[int, ...]]
+
+READ, MODIFY, EXEC = 0, 1, 2  # positions in a judge
 
 
 def last_match(rules: CompiledRules, names: Sequence[str]) -> int:
@@ -45,3 +48,17 @@ def may_modify(judge: Judge, names: Sequence[str]) -> bool:
 
 def may_exec(judge: Judge, names: Sequence[str]) -> bool:
     return allows(judge[0], names) and (judge[2] is None or allows(judge[2], names))
+
+
+def consult(judge: Judge, access: int, names: Sequence[str]) -> tuple[ListAnswer, ...]:
+    """The verdict with its reasons: for each rule list that is asked (read always, then the access's own) its position
+    in the judge, whether it allows, the index of the rule that decided (-1: none matched) and of all that matched."""
+    answers: list[ListAnswer] = []
+    for position in (READ,) if access == READ else (READ, access):
+        rules = judge[position]
+        if rules is None:  # no exec rules: whatever may be read may be executed
+            continue
+        winner = last_match(rules, names)
+        matched = tuple(index for index, rule in enumerate(rules) if any(match(each, names) for each in rule[1]))
+        answers.append((position, winner >= 0 and not rules[winner][0], winner, matched))
+    return tuple(answers)
