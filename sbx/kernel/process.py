@@ -1,0 +1,118 @@
+"""Processes: namespaces, privileges, descriptors. One small function per call."""
+
+from __future__ import annotations
+
+import os
+
+from sbx.kernel.call import MACHINE, NUMBERS, syscall
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+SIGCHLD = 17
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_NAME = 15
+PR_CAPBSET_DROP = 24
+PR_SET_SECUREBITS = 28
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+
+# NOROOT, NO_SETUID_FIXUP, NO_CAP_AMBIENT_RAISE, each with its lock: uid 0 inside means nothing for capabilities.
+SECUREBITS_LOCKED_DOWN = 0xEF  # bits 0-3, 6: set; 1, 3, 5, 7: locked (see linux/securebits.h)
+
+CLOSE_RANGE_CLOEXEC = 4
+
+
+def clone(flags: int) -> int:
+    """fork() into new namespaces: 0 in the child. Only for a process without other threads.
+
+    The raw call, because a fork followed by unshare needs one more process to enter the pid namespace. Python's own
+    after-fork work is skipped: it serves threads and the import lock, and there is one thread here.
+    """
+    if MACHINE == "aarch64":  # flags, stack, parent_tid, tls, child_tid
+        return syscall("clone", NUMBERS["clone"], "lllll", flags | SIGCHLD, 0, 0, 0, 0)
+    return syscall("clone", NUMBERS["clone"], "lllll", flags | SIGCHLD, 0, 0, 0, 0)
+
+
+def unshare(flags: int) -> None:
+    syscall("unshare", NUMBERS["unshare"], "l", flags)
+
+
+def prctl(option: int, argument: int = 0, *more: int) -> int:
+    rest = (*more, 0, 0, 0)[:3]
+    return syscall(f"prctl({option})", NUMBERS["prctl"], "lllll", option, argument, *rest)
+
+
+def no_new_privs() -> None:
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def drop_capabilities() -> None:
+    """Nothing permitted, nothing to gain by exec, not even for uid 0."""
+    try:
+        prctl(PR_SET_SECUREBITS, SECUREBITS_LOCKED_DOWN)
+    except OSError:
+        pass  # without CAP_SETPCAP there is nothing to lock: the sets below are empty already
+    for capability in range(64):
+        try:
+            prctl(PR_CAPBSET_DROP, capability)
+        except OSError:
+            break  # EINVAL: past the last one; EPERM: not ours to drop
+    try:
+        prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    except OSError:
+        pass  # before Linux 4.3 there is no ambient set
+    header = (0x20080522).to_bytes(4, "little") + bytes(4)  # _LINUX_CAPABILITY_VERSION_3, this process
+    syscall("capset", NUMBERS["capset"], "zz", header, bytes(24))
+
+
+def close_range(first: int, last: int, flags: int = 0) -> None:
+    syscall("close_range", NUMBERS["close_range"], "lll", first, last, flags)
+
+
+def close_from(first: int, keep: tuple[int, ...] = ()) -> None:
+    """Close every descriptor from `first` on, except those in `keep`."""
+    start = first
+    try:
+        for descriptor in sorted(keep):
+            if descriptor > start:
+                close_range(start, descriptor - 1)
+            start = max(start, descriptor + 1)
+        close_range(start, 0x7FFFFFFF)
+    except OSError:  # before Linux 5.9
+        kept = set(keep)
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) >= first and int(name) not in kept:
+                try:
+                    os.close(int(name))
+                except OSError:
+                    pass  # the descriptor of the listing itself
+
+
+def pidfd_open(pid: int) -> int:
+    return syscall("pidfd_open", NUMBERS["pidfd_open"], "ll", pid, 0)
+
+
+def signalfd(signals: tuple[int, ...]) -> int:
+    mask = 0
+    for number in signals:
+        mask |= 1 << (number - 1)
+    number = 74 if MACHINE == "aarch64" else 289  # signalfd4
+    return syscall("signalfd4", number, "lzll", -1, mask.to_bytes(8, "little"), 8, os.O_CLOEXEC | os.O_NONBLOCK)
+
+
+def network_loopback_up(socket_fd: int) -> None:
+    """SIOCSIFFLAGS on `lo`: a fresh network namespace has it down."""
+    request = b"lo".ljust(16, b"\0") + (0x1 | 0x40).to_bytes(2, "little") + bytes(22)  # struct ifreq: IFF_UP|RUNNING
+    syscall("ioctl(SIOCSIFFLAGS)", NUMBERS["ioctl"], "llz", socket_fd, 0x8914, request)
+
+

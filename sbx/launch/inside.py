@@ -1,0 +1,269 @@
+"""The life of pid 1 inside: set the sandbox up, start the command, reap, forward signals, report how it ended.
+
+Everything here runs in the process that `start` cloned into the new namespaces. It talks to the supervisor through
+one pipe of marshalled tuples (see `wait`), imports nothing after it was born, and is out of the command's reach: not
+dumpable, under the same Landlock domain and system call filter as the command itself, immune to signals from inside
+that it has no handler for.
+"""
+
+from __future__ import annotations
+
+import _signal
+import marshal
+import os
+import select
+
+from sbx.kernel import landlock, process, seccomp
+from sbx.kernel.call import MACHINE, NUMBERS, syscall
+from sbx.launch.root import Root, SetupStep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    from sbx.launch.start import Launch, Run
+
+# Messages from inside, each a marshalled tuple behind its length in four bytes.
+STARTED, FAILED, EXEC_FAILED, STOPPED, EXITED = 1, 2, 3, 4, 5
+
+# From the supervisor: continue the command, and let it have the terminal.
+CONTINUE_WITH_TERMINAL = 40  # a real-time signal that nobody else uses
+
+FORWARDED = (1, 2, 3, 10, 12, 15, 28)  # HUP INT QUIT USR1 USR2 TERM WINCH
+SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGXFSZ = (
+    9, 13, 15, 17, 18, 19, 20, 21, 22, 25,
+)  # fmt: skip
+
+ENOEXEC = 8
+WUNTRACED_WALL = os.WUNTRACED | 0x40000000 if hasattr(os, "WUNTRACED") else 0
+_SOCKET = 198 if MACHINE == "aarch64" else 41
+
+
+def live_inside(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> NoReturn:
+    """Never returns: the process ends here, whatever happens."""
+    try:
+        try:
+            _set_up(launch, run, status_fd, parent_fd)
+        except SetupStep as step:
+            _tell(status_fd, (FAILED, *step.args))
+        except OSError as error:
+            _tell(status_fd, (FAILED, "set up the sandbox", error.errno or 0, str(error), b""))
+        else:
+            _supervise(launch, run, status_fd)
+    except BaseException as error:  # a bug must not become a hanging or a running child
+        _tell(status_fd, (FAILED, "set up the sandbox", 0, f"{type(error).__name__}: {error}", b""))
+    finally:
+        os._exit(125)
+
+
+def _set_up(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> None:
+    _die_with_parent(parent_fd)
+    if launch["namespaces"]:
+        _map_ids(launch)
+        if launch["loopback"]:
+            _loopback()
+        root = Root(launch["staging"], restrict_proc=launch["restrict_proc"])
+        root.build(launch["operations"])
+        root.enter()
+    _step("enter the working directory", os.chdir, launch["cwd"])
+    _descriptors(run, status_fd)
+    _limits(run)
+    process.drop_capabilities()
+    process.no_new_privs()
+    process.prctl(process.PR_SET_DUMPABLE, 0)
+    process.prctl(process.PR_SET_PDEATHSIG, SIGKILL)  # again: a change of credentials clears it
+    if launch["landlock"] is not None:
+        _landlock(launch["landlock"])
+    if launch["seccomp"]:
+        _step("install the system call filter", seccomp.install, launch["seccomp"])
+
+
+def _die_with_parent(parent_fd: int) -> None:
+    process.prctl(process.PR_SET_PDEATHSIG, SIGKILL)
+    poll = select.poll()
+    poll.register(parent_fd, select.POLLIN)
+    if poll.poll(0):  # it died before the line above
+        os._exit(125)
+
+
+def _step(words: str, function: Any, *arguments: Any) -> None:
+    try:
+        function(*arguments)
+    except OSError as error:
+        subject = arguments[0] if arguments and isinstance(arguments[0], bytes | str) else b""
+        raise SetupStep(words, error.errno or 0, str(error), subject[:4096]) from None
+
+
+def _map_ids(launch: Launch) -> None:
+    """Inside, the user is who they are outside; nobody else exists."""
+    uid, gid = launch["uid"], launch["gid"]
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        _step(f"write /proc/self/{name}", _write, f"/proc/self/{name}", text.encode())
+
+
+def _write(path: str, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
+def _loopback() -> None:
+    try:
+        probe = syscall("socket", _SOCKET, "lll", 2, 2 | os.O_CLOEXEC, 0)  # AF_INET, SOCK_DGRAM
+        process.network_loopback_up(probe)
+        os.close(probe)
+    except OSError as error:
+        raise SetupStep("bring the loopback interface up", error.errno or 0, str(error), b"lo") from None
+
+
+def _descriptors(run: Run, status_fd: int) -> None:
+    """0, 1 and 2 become the command's; beyond them only make's jobserver survives the exec."""
+    for number, descriptor in enumerate(run["streams"]):
+        if descriptor != number:
+            os.dup2(descriptor, number, inheritable=True)
+        else:
+            os.set_inheritable(number, True)
+    kept = tuple(descriptor for descriptor in run["keep"] if descriptor > 2)
+    process.close_from(3, (status_fd, *kept))
+    for descriptor in kept:
+        os.set_inheritable(descriptor, True)
+
+
+def _limits(run: Run) -> None:
+    if not run["rlimits"]:
+        return
+    for resource, soft, hard in run["rlimits"]:
+        pair = soft.to_bytes(8, "little") + hard.to_bytes(8, "little")
+        try:
+            syscall("prlimit64", NUMBERS["prlimit64"], "llzl", 0, resource, pair, 0)
+        except OSError as error:
+            raise SetupStep(f"set resource limit {resource}", error.errno or 0, str(error), b"") from None
+
+
+def _landlock(plan: tuple[Any, ...]) -> None:
+    fs, net, scoped, flags, paths, ports = plan
+    try:
+        ruleset = landlock.create_ruleset(fs, net, scoped)
+        for path, access, optional in paths:
+            try:
+                place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            except OSError:
+                if optional:
+                    continue
+                raise
+            try:
+                is_dir = (os.fstat(place).st_mode & 0o170000) == 0o040000
+                landlock.add_path(ruleset, place, access, is_dir=is_dir, subject=path)
+            finally:
+                os.close(place)
+        for port, access in ports:
+            landlock.add_port(ruleset, port, access)
+        landlock.restrict_self(ruleset, flags)
+        os.close(ruleset)
+    except OSError as error:
+        raise SetupStep("apply the Landlock rules", error.errno or 0, str(error), b"") from None
+
+
+def _supervise(launch: Launch, run: Run, status_fd: int) -> None:
+    command = _spawn(run, status_fd)
+    if command == 0:
+        return
+    _forward_signals(command, run["terminal"])
+    if run["terminal"] >= 0 and run["foreground"]:
+        _give_terminal(run["terminal"], command)
+    _let_go_of_streams(run["terminal"])
+    _tell(status_fd, (STARTED, command))
+    while True:
+        pid, status, usage = os.wait4(-1, WUNTRACED_WALL)
+        if pid != command:
+            continue
+        if os.WIFSTOPPED(status):
+            _tell(status_fd, (STOPPED, os.WSTOPSIG(status)))
+            continue
+        # What it waited for counts as its own; what outlived it is killed with this process and not counted.
+        total = os.times()
+        _tell(status_fd, (EXITED, status, total.children_user, total.children_system, usage.ru_maxrss))
+        os._exit(0)
+
+
+def _spawn(run: Run, status_fd: int) -> int:
+    """Start the command: its own process group, and its own session unless it shares the terminal."""
+    options: dict[str, Any] = {"setsigmask": (), "setsigdef": (SIGPIPE, SIGXFSZ)}
+    if run["terminal"] >= 0:
+        options["setpgroup"] = 0
+    else:
+        options["setsid"] = True
+    failure: OSError | None = None
+    for path in run["candidates"]:
+        try:
+            return _spawn_one(path, run["argv"], run["env"], options)
+        except OSError as error:
+            # As execvp: a name that is there but may not be run is remembered, the search goes on.
+            if failure is None or error.errno not in (2, 20):
+                failure = error
+            if error.errno not in (2, 13, 20):
+                break
+    code = failure.errno if failure is not None else 2
+    _tell(status_fd, (EXEC_FAILED, code or 0, failure.strerror if failure is not None else ""))
+    return 0
+
+
+def _spawn_one(path: bytes, argv: tuple[bytes, ...], env: dict[bytes, bytes], options: dict[str, Any]) -> int:
+    try:
+        return os.posix_spawn(path, argv, env, **options)
+    except OSError as error:
+        if error.errno != ENOEXEC:
+            raise
+    # A script without a #! line: the shell runs it, as execvp would have it.
+    return os.posix_spawn(b"/bin/sh", (b"sh", path, *argv[1:]), env, **options)
+
+
+def _forward_signals(command: int, terminal: int) -> None:
+    def forward(number: int, _frame: object) -> None:
+        try:
+            os.killpg(command, number)
+        except OSError:
+            pass  # the group is gone; the status follows
+
+    def stop(_number: int, _frame: object) -> None:
+        # Not SIGTSTP: a process group without a parent in its session ignores it.
+        forward(SIGSTOP, None)
+
+    def resume(_number: int, _frame: object) -> None:
+        if terminal >= 0:
+            _give_terminal(terminal, command)
+        forward(SIGCONT, None)
+
+    for number in FORWARDED:
+        if _signal.getsignal(number) != _signal.SIG_IGN:
+            _signal.signal(number, forward)
+    _signal.signal(SIGCONT, forward)
+    _signal.signal(SIGTSTP, stop)
+    _signal.signal(CONTINUE_WITH_TERMINAL, resume)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, {SIGTTOU, SIGTTIN})
+
+
+def _give_terminal(terminal: int, command: int) -> None:
+    try:
+        os.tcsetpgrp(terminal, command)
+    except OSError:
+        pass  # the terminal is gone, or no longer ours: the command will find out by itself
+
+
+def _let_go_of_streams(terminal: int) -> None:
+    """Whoever reads the command's output must see its end when the command closes it, not when this process ends."""
+    nowhere = os.open(b"/dev/null", os.O_RDWR | os.O_CLOEXEC)
+    for number in (0, 1, 2):
+        if number != terminal:
+            os.dup2(nowhere, number, inheritable=False)
+    os.close(nowhere)
+
+
+def _tell(status_fd: int, message: tuple[Any, ...]) -> None:
+    data = marshal.dumps(message)
+    try:
+        os.write(status_fd, len(data).to_bytes(4, "little") + data)
+    except OSError:
+        os._exit(125)  # nobody listens any more: the supervisor is gone, and so must be everything here

@@ -1,0 +1,344 @@
+"""Build the private root from the plan's operations, then make it the only root there is.
+
+Runs as pid 1 of the new namespaces, with the capabilities of the user namespace and nothing imported afterwards.
+The new root is staged on a directory that no operation reads from, so that every source is still reachable by its
+own path until pivot_root. Sources and targets are opened without following a single symlink: plans hold real paths.
+"""
+
+from __future__ import annotations
+
+import os
+
+from sbx.kernel import mounts
+from sbx.kernel.mounts import (
+    AT_EMPTY_PATH,
+    AT_FDCWD,
+    AT_RECURSIVE,
+    MOUNT_ATTR_NODEV,
+    MOUNT_ATTR_NOEXEC,
+    MOUNT_ATTR_NOSUID,
+    MOUNT_ATTR_RDONLY,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    OPEN_TREE_CLOEXEC,
+    OPEN_TREE_CLONE,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import TypeAlias
+
+    LaunchOp: TypeAlias = tuple[int, bytes, bytes, int]  # (code, path, source, attributes)
+
+# Operation codes: the planner's Op, as the plain ints of the launch plan.
+TMPFS, PROC, DEV, SKELETON, SYMLINK, BIND_RO, BIND_RW, MASK, MAKE_DIR, PIN = range(10)
+
+IS_DIR, LISTABLE, NOEXEC, OPTIONAL = 1, 2, 4, 8
+
+DEVICE_NODES = (b"null", b"zero", b"full", b"random", b"urandom", b"tty")
+DEVICE_LINKS = (
+    (b"fd", b"/proc/self/fd"),
+    (b"stdin", b"/proc/self/fd/0"),
+    (b"stdout", b"/proc/self/fd/1"),
+    (b"stderr", b"/proc/self/fd/2"),
+    (b"ptmx", b"pts/ptmx"),
+)
+# For uid 0 the files of /proc/sys and their like are its own: read-only, whoever runs us.
+PROC_READ_ONLY = (b"sys", b"sysrq-trigger", b"irq", b"bus", b"fs", b"acpi", b"scsi", b"driver", b"asound")
+
+ENOENT, EACCES, ENOTDIR, ENOSYS, ELOOP = 2, 13, 20, 38, 40
+_HIDDEN = b"/.sbx-masks"  # inside the staged root while it is built; gone before the command starts
+
+_WORDS = {
+    TMPFS: "mount a private tmpfs",
+    PROC: "mount a private /proc",
+    DEV: "set up a minimal /dev",
+    SKELETON: "make a directory of the private root",
+    SYMLINK: "make a link of the private root",
+    BIND_RO: "bind read-only",
+    BIND_RW: "bind writable",
+    MASK: "mask",
+    PIN: "pin a directory in its place",
+}
+
+
+class SetupStep(Exception):
+    """A step failed: (step in words, errno, the system's words, subject)."""
+
+
+def make_directories(operations: Iterable[LaunchOp]) -> None:
+    """Directories that a modify rule names and that are not there: made in the real tree, before any namespace.
+
+    One name at a time, below a descriptor that was opened without following symlinks.
+    """
+    for code, path, _source, _attributes in operations:
+        if code != MAKE_DIR:
+            continue
+        parent, _, name = path.rpartition(b"/")
+        try:
+            above = mounts.open_real(parent or b"/")
+            try:
+                os.mkdir(name, 0o777, dir_fd=above)
+            finally:
+                os.close(above)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise SetupStep("create a directory that a modify rule names", error.errno, str(error), path) from None
+
+
+class Root:
+    """The staged root under construction."""
+
+    def __init__(self, staging: bytes, *, restrict_proc: bool) -> None:
+        self.staging = staging
+        self.restrict_proc = restrict_proc
+        self.closed: dict[bytes, None] = {}  # skeleton directories that may be passed through but not listed
+        self.covers: list[tuple[bytes, int]] = []  # masks: place and final mode
+        self.sealed: list[bytes] = []  # our own file systems, to be made read-only at the end
+
+    def build(self, operations: tuple[LaunchOp, ...]) -> None:
+        umask = os.umask(0)
+        mounts.mount(None, b"/", None, mounts.MS_REC | mounts.MS_PRIVATE)
+        rest = self._base(operations)
+        for operation in rest:
+            try:
+                self._apply(*operation)
+            except OSError as error:
+                if operation[3] & OPTIONAL and error.errno in (ENOENT, EACCES, ENOTDIR, ELOOP):
+                    continue
+                raise SetupStep(_WORDS[operation[0]], error.errno, str(error), operation[1]) from None
+        self._seal()
+        os.umask(umask)
+
+    def enter(self) -> None:
+        """pivot_root onto the staged root and let go of the old one."""
+        os.chdir(self.staging)
+        mounts.pivot_root(b".", b".")
+        mounts.umount2(b".", mounts.MNT_DETACH)
+        os.chdir(b"/")
+
+    def _base(self, operations: tuple[LaunchOp, ...]) -> tuple[LaunchOp, ...]:
+        """What everything else is mounted on: a tmpfs, or a clone of `/` where all of it is granted."""
+        if operations and operations[0][1] == b"/" and operations[0][0] in (BIND_RO, BIND_RW):
+            code, _path, _source, attributes = operations[0]
+            # Cloned before anything is mounted over the staging directory, or the clone would contain itself.
+            tree = _clone_tree(b"/")
+            self._attach(tree, self.staging, _wanted(code, attributes))
+            return operations[1:]
+        options = b"mode=0755,size=1m,nr_inodes=200000"
+        mounts.mount(b"tmpfs", self.staging, b"tmpfs", MS_NOSUID | MS_NODEV, options)
+        self.sealed.append(self.staging)
+        return operations
+
+    def _apply(self, code: int, path: bytes, source: bytes, attributes: int) -> None:
+        target = self.staging + path if path != b"/" else self.staging
+        if code in (BIND_RO, BIND_RW, PIN):
+            tree = _clone_tree(source or path)
+            self._mount_point(target, attributes & IS_DIR)
+            self._attach(tree, target, _wanted(code, attributes))
+        elif code == SKELETON:
+            self._skeleton(target, attributes)
+        elif code == MASK:
+            self._mask(target, attributes)
+        elif code == SYMLINK:
+            self._directory(target.rpartition(b"/")[0])
+            try:
+                os.symlink(source, target)
+            except FileExistsError:
+                pass
+        elif code == TMPFS:
+            self._mount_point(target, IS_DIR)
+            flags = MS_NOSUID | MS_NODEV | (MS_NOEXEC if attributes & NOEXEC else 0)
+            mounts.mount(b"tmpfs", target, b"tmpfs", flags, b"mode=1777")
+        elif code == PROC:
+            self._proc(target)
+        elif code == DEV:
+            self._dev(target)
+
+    def _attach(self, tree: int, target: bytes, wanted: int) -> None:
+        """Mount the detached tree on `target`, restricted before it can be reached where the kernel allows that."""
+        restricted = False
+        try:
+            if wanted:
+                restricted = _restrict(tree, wanted)
+            place = mounts.open_real(target)
+            try:
+                mounts.move_mount(tree, place)
+            finally:
+                os.close(place)
+        finally:
+            os.close(tree)
+        if wanted and not restricted:
+            _remount_each(target, wanted)
+
+    def _mount_point(self, target: bytes, is_dir: int) -> None:
+        """There already inside a bind, made here inside the skeleton."""
+        if os.path.lexists(target):
+            return
+        self._directory(target.rpartition(b"/")[0])
+        if is_dir:
+            os.mkdir(target, 0o755)
+        else:
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | os.O_EXCL, 0o444))
+
+    def _directory(self, target: bytes) -> None:
+        """mkdir -p inside the staged root; what is only passed through is not listable."""
+        if target == self.staging or os.path.isdir(target):
+            return
+        self._directory(target.rpartition(b"/")[0])
+        os.mkdir(target, 0o755)
+        self.closed[target] = None
+
+    def _skeleton(self, target: bytes, attributes: int) -> None:
+        self._directory(target)
+        if attributes & LISTABLE:
+            self.closed.pop(target, None)
+        else:
+            self.closed[target] = None
+
+    def _mask(self, target: bytes, attributes: int) -> None:
+        """Cover what is there with something of the same kind that cannot be opened.
+
+        The covers lie on one hidden tmpfs whose own mount is detached at the end: no file of ours is ever visible.
+        """
+        hidden = self.staging + _HIDDEN
+        if not self.covers:
+            os.mkdir(hidden, 0o700)
+            mounts.mount(b"tmpfs", hidden, b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=0700,size=1m,nr_inodes=200000")
+        cover = hidden + b"/%d" % len(self.covers)
+        mode = 0
+        if attributes & IS_DIR:
+            os.mkdir(cover, 0o700)
+            mode = 0o555 if attributes & LISTABLE else 0o111
+        else:
+            os.close(os.open(cover, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | os.O_EXCL, 0o000))
+        self._attach(_clone_one(cover), target, 0)
+        self.covers.append((target, mode))
+
+    def _proc(self, target: bytes) -> None:
+        self._mount_point(target, IS_DIR)
+        mounts.mount(b"proc", target, b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        if self.restrict_proc:
+            for name in PROC_READ_ONLY:
+                path = target + b"/" + name
+                try:
+                    tree = _clone_one(path)
+                except FileNotFoundError:
+                    continue
+                self._attach(tree, path, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+
+    def _dev(self, target: bytes) -> None:
+        self._mount_point(target, IS_DIR)
+        mounts.mount(b"tmpfs", target, b"tmpfs", MS_NOSUID | MS_NOEXEC, b"mode=0755,size=64k")
+        for name in DEVICE_NODES:
+            try:
+                tree = _clone_one(b"/dev/" + name)
+            except FileNotFoundError:
+                continue  # a container without it: the command sees the same absence
+            place = target + b"/" + name
+            os.close(os.open(place, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o444))
+            self._attach(tree, place, 0)
+        for name, text in DEVICE_LINKS:
+            os.symlink(text, target + b"/" + name)
+        os.mkdir(target + b"/pts", 0o755)
+        options = b"newinstance,ptmxmode=0666,mode=620"
+        mounts.mount(b"devpts", target + b"/pts", b"devpts", MS_NOSUID | MS_NOEXEC, options)
+        os.mkdir(target + b"/shm", 0o755)
+        mounts.mount(b"tmpfs", target + b"/shm", b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=1777")
+        self.sealed.append(target)
+
+    def _seal(self) -> None:
+        """Final modes, no hidden mount, and nothing of our own file systems can be written any more."""
+        for place, mode in self.covers:
+            if mode:
+                # 0111 also where nothing below is granted: every name inside answers ENOENT, as if it were empty.
+                os.chmod(place, mode)
+            _make_read_only(place)
+        if self.covers:
+            mounts.umount2(self.staging + _HIDDEN, mounts.MNT_DETACH)
+            os.rmdir(self.staging + _HIDDEN)
+        for directory in self.closed:
+            os.chmod(directory, 0o111)
+        for place in self.sealed:
+            _make_read_only(place)
+
+
+def _wanted(code: int, attributes: int) -> int:
+    wanted = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
+    if code == BIND_RO:
+        wanted |= MOUNT_ATTR_RDONLY
+    if attributes & NOEXEC:
+        wanted |= MOUNT_ATTR_NOEXEC
+    return wanted
+
+
+def _clone_tree(source: bytes) -> int:
+    """A detached recursive copy of the mounts at `source`.
+
+    Recursive always: in a user namespace the kernel refuses to copy a mount without the ones locked below it.
+    """
+    location = mounts.open_real(source)
+    try:
+        return mounts.open_tree(location, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE)
+    finally:
+        os.close(location)
+
+
+def _clone_one(path: bytes) -> int:
+    return mounts.open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
+
+
+def _restrict(tree: int, wanted: int) -> bool:
+    try:
+        mounts.mount_setattr(tree, AT_RECURSIVE, wanted)
+    except OSError as error:
+        if error.errno == ENOSYS:  # before Linux 5.12
+            return False
+        raise
+    return True
+
+
+def _make_read_only(place: bytes) -> None:
+    """One mount of ours, not what is mounted below it."""
+    tree = os.open(place, mounts.O_PATH | os.O_CLOEXEC)
+    try:
+        mounts.mount_setattr(tree, 0, MOUNT_ATTR_RDONLY)
+        return
+    except OSError as error:
+        if error.errno != ENOSYS:
+            raise
+    finally:
+        os.close(tree)
+    _remount_each(place, MOUNT_ATTR_RDONLY, below=False)
+
+
+_MOUNTINFO_FLAGS = {b"ro": 1, b"nosuid": MS_NOSUID, b"nodev": MS_NODEV, b"noexec": MS_NOEXEC, b"noatime": 1024}
+_MOUNTINFO_FLAGS.update({b"nodiratime": 2048, b"relatime": 1 << 21})
+
+
+def _remount_each(target: bytes, wanted: int, *, below: bool = True) -> None:
+    """Linux before 5.12: each mount at and below `target`, one by one, keeping the flags it has (some are locked)."""
+    with open("/proc/self/mountinfo", "rb") as table:
+        lines = table.read().splitlines()
+    done: dict[bytes, int] = {}
+    for line in lines:
+        fields = line.split(b" ")
+        place = _unescape(fields[4])
+        if place == target or (below and place.startswith(target + b"/")):
+            flags = 0
+            for word in fields[5].split(b","):
+                flags |= _MOUNTINFO_FLAGS.get(word, 0)
+            done[place] = flags  # the last mount on a place is the one on top
+    for place, flags in done.items():
+        # MOUNT_ATTR_RDONLY, NOSUID, NODEV, NOEXEC have the values of their MS_ twins.
+        mounts.mount(None, place, None, mounts.MS_REMOUNT | mounts.MS_BIND | flags | wanted)
+
+
+def _unescape(text: bytes) -> bytes:
+    """mountinfo writes space, tab, newline and backslash as octal."""
+    for code, char in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+        text = text.replace(code, char)
+    return text

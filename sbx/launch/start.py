@@ -1,0 +1,62 @@
+"""Start one sandbox: the supervisor's side of the clone.
+
+A `Launch` is the stored plan: what to build. A `Run` is what differs from call to call: command, environment,
+descriptors, limits. Both are plain dicts of plain values.
+"""
+
+from __future__ import annotations
+
+import _signal
+import os
+
+from sbx.kernel import process
+from sbx.launch.inside import FORWARDED, SIGTSTP, live_inside
+from sbx.launch.root import make_directories
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypedDict
+
+    class Launch(TypedDict):
+        namespaces: int  # CLONE_NEW* flags; 0 without user namespaces
+        uid: int
+        gid: int
+        loopback: bool
+        staging: bytes  # where the private root is built
+        restrict_proc: bool
+        operations: tuple[tuple[int, bytes, bytes, int], ...]
+        cwd: bytes
+        landlock: tuple[Any, ...] | None  # (fs, net, scopes, flags, ((path, access, optional), ...), ((port, access), ...))
+        seccomp: bytes
+
+    class Run(TypedDict):
+        argv: tuple[bytes, ...]
+        candidates: tuple[bytes, ...]  # where to look for argv[0], in order
+        env: dict[bytes, bytes]
+        streams: tuple[int, int, int]
+        keep: tuple[int, ...]  # descriptors of make's jobserver
+        rlimits: tuple[tuple[int, int, int], ...]
+        terminal: int  # the descriptor of the terminal the command shares with the caller's session, or -1
+        foreground: bool  # hand it the terminal at once
+
+
+def start(launch: Launch, run: Run) -> tuple[int, int]:
+    """Clone pid 1 of the sandbox. Returns its pid out here and the descriptor its messages come from."""
+    make_directories(launch["operations"])
+    status_read, status_write = os.pipe2(os.O_CLOEXEC)
+    parent = process.pidfd_open(os.getpid())
+    # Blocked until pid 1 has its own handlers, so that no signal finds it half-made.
+    blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, {*FORWARDED, SIGTSTP})
+    try:
+        pid = process.clone(launch["namespaces"])
+    except OSError:
+        for descriptor in (status_read, status_write, parent):
+            os.close(descriptor)
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
+        raise
+    if pid == 0:
+        live_inside(launch, run, status_write, parent)
+    os.close(status_write)
+    os.close(parent)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
+    return pid, status_read

@@ -1,0 +1,266 @@
+"""The supervisor's event loop: messages from pid 1 inside, signals to sbx, the clock, captured streams.
+
+One poll() over descriptors; nothing here ticks unless a watcher asks for it. The result is a plain dict (`Outcome`)
+that says what was observed; `supervise.outcome` turns it into a status.
+"""
+
+from __future__ import annotations
+
+import _signal
+import marshal
+import os
+import select
+import time
+
+from sbx.kernel import process
+from sbx.launch.inside import (
+    CONTINUE_WITH_TERMINAL,
+    EXEC_FAILED,
+    EXITED,
+    FAILED,
+    SIGCONT,
+    SIGKILL,
+    SIGTERM,
+    SIGTSTP,
+    SIGTTOU,
+    STARTED,
+    STOPPED,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Protocol, TypedDict
+
+    class Pump(Protocol):
+        """A stream that the supervisor looks at on its way."""
+
+        @property
+        def fd(self) -> int: ...
+
+        def ready(self) -> bool:
+            """Move what is there; False at the end of the stream."""
+
+        def finish(self) -> None:
+            """The command is gone: move what is left without waiting for more."""
+
+    class Outcome(TypedDict):
+        started: bool
+        failure: tuple[str, int, str, bytes] | None  # a set-up step that failed
+        exec_errno: int | None
+        status: int | None  # as wait() gives it; None when the command was killed with its namespace
+        cpu_s: float
+        max_rss_bytes: int
+        duration_s: float
+        timed_out: bool
+        stop_signal: int | None  # the signal that told sbx to stop
+        killed: bool  # SIGKILL was needed
+        limit: str | None  # memory | cpu | pids | a failed watcher's words
+
+
+STOPPING = (1, 2, 3, SIGTERM)  # HUP INT QUIT TERM: the command gets it, then grace, then SIGKILL
+PASSED_ON = (10, 12, 28)  # USR1 USR2 WINCH
+SIGNALFD_SIZE = 128
+
+
+class Supervisor:
+    def __init__(
+        self,
+        pid: int,
+        status_fd: int,
+        *,
+        wall_s: float | None = None,
+        grace_s: float = 5.0,
+        terminal: int = -1,
+        pumps: tuple[Pump, ...] = (),
+        watch: Callable[[], str | None] | None = None,
+        watch_interval_s: float = 0.1,
+        cancel_fd: int = -1,
+    ) -> None:
+        self.pid = pid
+        self.status_fd = status_fd
+        self.grace_s = grace_s
+        self.terminal = terminal
+        self.pumps = {pump.fd: pump for pump in pumps}
+        self.watch = watch
+        self.watch_interval_s = watch_interval_s
+        self.cancel_fd = cancel_fd
+        self.began = time.monotonic()
+        self.deadline = None if wall_s is None else self.began + wall_s
+        self.kill_at: float | None = None
+        self.next_watch = self.began
+        self.pending = b""
+        self.open = True
+        self.outcome: Outcome = {
+            "started": False, "failure": None, "exec_errno": None, "status": None, "cpu_s": 0.0, "max_rss_bytes": 0,
+            "duration_s": 0.0, "timed_out": False, "stop_signal": None, "killed": False, "limit": None,
+        }  # fmt: skip
+
+    def run(self, signal_fd: int = -1) -> Outcome:
+        """Until pid 1 inside is gone, and with it everything that it ever started."""
+        poll = select.poll()
+        for descriptor in (self.status_fd, signal_fd, self.cancel_fd, *self.pumps):
+            if descriptor >= 0:
+                poll.register(descriptor, select.POLLIN)
+        while self.open:
+            for descriptor, _event in poll.poll(self._patience_ms()):
+                if descriptor == self.status_fd:
+                    self._messages()
+                elif descriptor == signal_fd:
+                    self._signals(signal_fd)
+                elif descriptor == self.cancel_fd:
+                    poll.unregister(self.cancel_fd)
+                    self.stop(SIGTERM)
+                elif not self.pumps[descriptor].ready():
+                    poll.unregister(descriptor)
+            self._clock()
+        os.close(self.status_fd)
+        os.waitpid(self.pid, 0)  # returns when the pid namespace is empty
+        for pump in self.pumps.values():
+            pump.finish()
+        self.outcome["duration_s"] = time.monotonic() - self.began
+        return self.outcome
+
+    def stop(self, number: int) -> None:
+        """Ask the whole group, and wait no longer than the grace period for the answer."""
+        self._send(number)
+        self._send(SIGCONT)  # a stopped process would never hear of it
+        if self.kill_at is None:
+            self.kill_at = time.monotonic() + self.grace_s
+
+    def kill(self) -> None:
+        self.outcome["killed"] = True
+        self._send(SIGKILL)
+
+    def _send(self, number: int) -> None:
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def _patience_ms(self) -> int | None:
+        times = [when for when in (self.deadline, self.kill_at) if when is not None]
+        if self.watch is not None:
+            times.append(self.next_watch)
+        if not times:
+            return None
+        return max(0, int((min(times) - time.monotonic()) * 1000) + 1)
+
+    def _clock(self) -> None:
+        now = time.monotonic()
+        if self.deadline is not None and now >= self.deadline:
+            self.deadline = None
+            if self.open:
+                self.outcome["timed_out"] = True
+                self.stop(SIGTERM)
+        if self.kill_at is not None and now >= self.kill_at:
+            self.kill_at = None
+            self.kill()
+        if self.watch is not None and now >= self.next_watch:
+            self.next_watch = now + self.watch_interval_s
+            over = self.watch()
+            if over is not None and self.outcome["limit"] is None:
+                self.outcome["limit"] = over
+                self.watch = None
+                self.kill()
+
+    def _messages(self) -> None:
+        try:
+            data = os.read(self.status_fd, 65536)
+        except InterruptedError:
+            return
+        if not data:
+            self.open = False
+            return
+        self.pending += data
+        while len(self.pending) >= 4:
+            size = int.from_bytes(self.pending[:4], "little")
+            if len(self.pending) < 4 + size:
+                return
+            message = marshal.loads(self.pending[4 : 4 + size])
+            self.pending = self.pending[4 + size :]
+            self._message(message)
+
+    def _message(self, message: tuple[Any, ...]) -> None:
+        kind = message[0]
+        if kind == STARTED:
+            self.outcome["started"] = True
+        elif kind == FAILED:
+            self.outcome["failure"] = message[1:]
+        elif kind == EXEC_FAILED:
+            self.outcome["exec_errno"] = message[1]
+        elif kind == EXITED:
+            _, status, user_s, system_s, max_rss_kib = message
+            self.outcome["status"] = status
+            self.outcome["cpu_s"] = user_s + system_s
+            self.outcome["max_rss_bytes"] = max_rss_kib * 1024
+            self.deadline = None  # it ended by itself, however close the deadline was
+        elif kind == STOPPED and self.terminal >= 0:
+            self._stopped(message[1])
+
+    def _stopped(self, number: int) -> None:
+        """Job control: the command stopped, so the caller's shell must see this job stop, and later resume it."""
+        if not self._in_foreground() or number not in (21, SIGTTOU):
+            take_terminal(self.terminal)
+            before = time.monotonic()
+            # To the whole group, as the terminal would; unlike SIGSTOP the kernel drops it where no shell could
+            # ever continue us.
+            os.killpg(0, SIGTSTP if number == 19 else number)
+            # Here again after `fg` or `bg`. The clock did not run for us meanwhile.
+            away = time.monotonic() - before
+            if self.deadline is not None:
+                self.deadline += away
+        self._send(CONTINUE_WITH_TERMINAL if self._in_foreground() else SIGCONT)
+
+    def _in_foreground(self) -> bool:
+        try:
+            return os.tcgetpgrp(self.terminal) == os.getpgrp()
+        except OSError:
+            return False
+
+    def _signals(self, signal_fd: int) -> None:
+        try:
+            data = os.read(signal_fd, SIGNALFD_SIZE * 16)
+        except BlockingIOError:
+            return
+        for at in range(0, len(data), SIGNALFD_SIZE):
+            number = int.from_bytes(data[at : at + 4], "little")
+            if number in STOPPING:
+                if self.outcome["stop_signal"] is None:
+                    self.outcome["stop_signal"] = number
+                self.stop(number)
+            elif number == SIGTSTP:
+                self._send(SIGTSTP)
+                if self.terminal < 0:
+                    os.kill(os.getpid(), 19)
+                    self._send(SIGCONT)
+            elif number == SIGCONT:
+                self._send(SIGCONT)
+            else:
+                self._send(number)
+
+
+def take_terminal(terminal: int) -> None:
+    """The terminal's foreground is the caller's job again."""
+    blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, {SIGTTOU})
+    try:
+        os.tcsetpgrp(terminal, os.getpgrp())
+    except OSError:
+        pass  # hung up: there is nothing to take
+    finally:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
+
+
+def watched_signals() -> tuple[int, ...]:
+    """The signals sbx answers to; one that the caller ignores (nohup, a background job) stays ignored."""
+    return tuple(
+        number
+        for number in (*STOPPING, *PASSED_ON, SIGTSTP)
+        if _signal.getsignal(number) != _signal.SIG_IGN
+    )
+
+
+def open_signal_fd(signals: tuple[int, ...]) -> tuple[int, set[int]]:
+    """Block the signals and read them from a descriptor. Returns it and the mask to restore."""
+    blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, set(signals))
+    return process.signalfd(signals), {int(number) for number in blocked}
