@@ -212,7 +212,9 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     rows = {
         "bytes_per_second": lambda proxy: bytes_per_second(targets["stream"], proxy, size),
         "connections_per_second": lambda proxy: connections_per_second(targets["echo"], proxy, count),
-        "connections_per_second_4_clients": lambda proxy: connections_per_second_parallel(targets["echo"], proxy, count),
+        "connections_per_second_4_clients": lambda proxy: connections_per_second_parallel(
+            targets["echo"], proxy, count
+        ),
     }
     rules = [f"127.0.0.1:{address[1]}" for address in targets.values()]
     try:
@@ -221,7 +223,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
             if theirs is not None:
                 ways["tinyproxy"] = theirs
             samples: dict[str, dict[str, list[float]]] = {row: {way: [] for way in ways} for row in rows}
-            cpu: dict[str, dict[str, float]] = {row: {way: 0.0 for way in ways} for row in rows}
+            cpu: dict[str, dict[str, float]] = {row: dict.fromkeys(ways, 0.0) for row in rows}
             for _ in range(options.rounds + 1):
                 for row, run in rows.items():
                     for way, proxy in ways.items():

@@ -64,6 +64,7 @@ _GLOBAL_UNICAST = IPv6Network("2000::/3")
 PUBLIC = "public"
 
 
+@lru_cache(maxsize=1024)
 def canonical_address(address: str | IPAddress) -> IPAddress:
     """The address with an IPv4-mapped IPv6 form undone: ``::ffff:127.0.0.1`` dials 127.0.0.1."""
     parsed = ip_address(address) if isinstance(address, str) else address

@@ -27,6 +27,9 @@ class DialFailed(Exception):
 REFUSED = 2  # SOCKS5: connection not allowed by ruleset
 _SOCKS_OF_ERRNO = {errno.ECONNREFUSED: 5, errno.ENETUNREACH: 3, errno.EHOSTUNREACH: 4, errno.ETIMEDOUT: 6}
 
+_UNDER_WAY = (0, errno.EINPROGRESS, errno.EALREADY)
+_NONBLOCK: int = getattr(socket, "SOCK_NONBLOCK", 0)  # where it exists, it saves a call
+
 Done = Callable[[socket.socket | DialFailed], None]
 
 
@@ -80,17 +83,24 @@ class Dial:
             address = self._addresses.pop(0)
             try:
                 family = socket.AF_INET6 if ":" in address else socket.AF_INET
-                sock = socket.socket(family, socket.SOCK_STREAM)
+                sock = socket.socket(family, socket.SOCK_STREAM | _NONBLOCK)
             except OSError as error:
                 last_error = error.errno or errno.EIO
                 continue
-            sock.setblocking(False)
+            if not _NONBLOCK:
+                sock.setblocking(False)
             no_delay(sock)
-            last_error = sock.connect_ex((address, self._decision.port))
-            if last_error in (0, errno.EINPROGRESS):
+            target = (address, self._decision.port)
+            last_error = sock.connect_ex(target)
+            if last_error == errno.EINPROGRESS and address.startswith("127."):
+                last_error = sock.connect_ex(target)  # loopback has answered by now: spares a turn of the loop
+            if last_error in _UNDER_WAY:
                 self._sock = sock
                 self._attempt_end = min(self._end, loop.now + _ATTEMPT_S) if self._addresses else self._end
-                loop.watch(sock.fileno(), WRITE, self._connected)
+                if last_error:
+                    loop.watch(sock.fileno(), WRITE, self._connected)
+                else:
+                    self._connected()
                 return
             sock.close()
         reason = os.strerror(last_error) if last_error else "timed out"

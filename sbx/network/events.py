@@ -13,6 +13,20 @@ from sbx.network.hosts import NetDecision
 from sbx.network.loop import WRITE, Loop
 
 _MAX_FIELD = 300  # keeps a line below PIPE_BUF, so that the kernel writes all of it or none
+_MAX_STARTS = 256
+
+
+def _start_of_line(decision: NetDecision, method: str, allowed: bool, reason: str) -> bytes:
+    event = {
+        "event": "network",
+        "verdict": "allow" if allowed else "deny",
+        "host": decision.host[:_MAX_FIELD],
+        "port": decision.port,
+        "method": method[:20],
+        "rule": decision.rule.text[:_MAX_FIELD] if decision.rule is not None else None,
+        "reason": reason[:_MAX_FIELD],
+    }
+    return json.dumps(event).encode()[:-1]
 
 
 class EventWriter:
@@ -30,6 +44,7 @@ class EventWriter:
         self._max_waiting = max_waiting
         self._unreported = 0
         self._watched = False
+        self._starts: dict[tuple[str, int, str, bool, str], bytes] = {}  # equal but for the time, and often repeated
         self.allowed = 0
         self.denied = 0
         self.dropped = 0
@@ -47,18 +62,13 @@ class EventWriter:
             self.dropped += 1
             self._unreported += 1
             return
-        self._append(
-            {
-                "event": "network",
-                "verdict": "allow" if allowed else "deny",
-                "host": decision.host[:_MAX_FIELD],
-                "port": decision.port,
-                "method": method[:20],
-                "rule": decision.rule.text if decision.rule is not None else None,
-                "reason": reason[:_MAX_FIELD],
-                "time": round(time.time(), 3),
-            }
-        )
+        key = (decision.host, decision.port, method, allowed, reason)
+        start = self._starts.get(key)
+        if start is None:
+            if len(self._starts) >= _MAX_STARTS:
+                self._starts.clear()
+            start = self._starts[key] = _start_of_line(decision, method, allowed, reason)
+        self._waiting.append(b'%s, "time": %.3f}\n' % (start, time.time()))
 
     def _append(self, event: dict[str, object]) -> None:
         self._waiting.append(json.dumps(event).encode() + b"\n")

@@ -15,7 +15,7 @@ from sbx.network import http_head
 from sbx.network.dial import Dial, DialFailed
 from sbx.network.hosts import NetDecision
 from sbx.network.loop import READ, WRITE
-from sbx.network.stages import Farewell, Server, no_delay, reset_on_close
+from sbx.network.stages import Farewell, Server, reset_on_close
 
 _PIECE = 64 << 10
 _MAX_WAITING = 128 << 10  # bytes on their way to one side; over it, the other side is not read
@@ -39,7 +39,6 @@ class Exchange:
         self._answered = False  # the client has seen a part of the answer
         self._retry: Callable[[], None] | None = None  # for when a kept server connection turns out to be gone
         self._deadline = server.loop.now + server.caps.header_s
-        no_delay(sock)
         server.stages[self._client_fd] = self
         server.loop.watch(self._client_fd, READ, self._ready)
         self._begin()

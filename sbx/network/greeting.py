@@ -8,7 +8,7 @@ from sbx.network import socks
 from sbx.network.dial import Dial, DialFailed
 from sbx.network.hosts import NetDecision
 from sbx.network.loop import READ
-from sbx.network.stages import Farewell, Server, no_delay
+from sbx.network.stages import Farewell, Server
 from sbx.network.tunnel import Tunnel
 
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -29,6 +29,7 @@ class Greeting:
         self._header_end = server.loop.now + server.caps.header_s
         server.stages[self._fd] = self
         server.loop.watch(self._fd, READ, self._readable)
+        self._readable()  # the first words are often there already
 
     @property
     def deadline(self) -> float:
@@ -148,7 +149,6 @@ class Greeting:
         self._server.loop.set_interest(self._fd, 0)
 
     def _tunnel(self, upstream: socket.socket, first_words: bytes, early: bytes) -> None:
-        no_delay(self._sock)
         Tunnel(self._server, self._sock, upstream, first_words, early)
 
     def expire(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import TYPE_CHECKING
 
@@ -209,6 +210,7 @@ def _checked_port(port: int) -> int:
     return port
 
 
+@lru_cache(maxsize=1024)
 def literal_address(text: str) -> IPAddress | None:
     """The address, if the text is one in its ordinary spelling; the oddities of inet_aton are not."""
     if ":" not in text and (not text or text[-1] not in _DIGITS):

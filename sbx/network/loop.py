@@ -81,11 +81,15 @@ class Loop:
         self._handlers: dict[int, Handler] = {}
         self._interest: dict[int, int] = {}
         self._forgotten: set[int] = set()
+        self.batch = 0  # how many were ready in this turn
         self.now = time.monotonic()
 
     def watch(self, fd: int, interest: int, handler: Handler) -> None:
         self._handlers[fd] = handler
-        self.set_interest(fd, interest)
+        old = self._interest.get(fd, 0)
+        if old != interest:
+            self._poller.set_interest(fd, old, interest)
+            self._interest[fd] = interest
 
     def set_interest(self, fd: int, interest: int) -> None:
         old = self._interest.get(fd, 0)
@@ -105,6 +109,7 @@ class Loop:
         """Wait once and call the handlers of what is ready."""
         events = self._poller.wait(timeout_s)
         self.now = time.monotonic()
+        self.batch = len(events)
         handlers, forgotten = self._handlers, self._forgotten
         forgotten.clear()
         for fd, _mask in events:

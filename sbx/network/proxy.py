@@ -9,6 +9,7 @@ starter died, the proxy ends. It reads no file, no environment and no argument b
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import socket
@@ -21,7 +22,7 @@ from sbx.network.lookup import Lookup
 from sbx.network.loop import READ, Loop
 from sbx.network.pipes import Pipes
 from sbx.network.settings import MAX_SETTINGS_BYTES, ProxySettings
-from sbx.network.stages import Farewell, Stage
+from sbx.network.stages import Farewell, Stage, no_delay
 
 _ACCEPTS_PER_TURN = 64
 _MAX_FAREWELLS_OVER_CAP = 64
@@ -53,6 +54,7 @@ class Proxy:
         self._sweep_s = min(1.0, min(times) / 4)
         self._next_sweep = 0.0
         listener.setblocking(False)
+        no_delay(listener)  # accepted sockets inherit it
         self.loop.watch(listener.fileno(), READ, self._accept)
 
     def hold(self, lifeline_fd: int) -> None:
@@ -82,7 +84,8 @@ class Proxy:
             stage.expire()
 
     def _accept(self) -> None:
-        for _ in range(_ACCEPTS_PER_TURN):
+        # A quiet loop comes back at once, so that asking for a second client would mostly be in vain.
+        for _ in range(min(self.loop.batch, _ACCEPTS_PER_TURN)):
             try:
                 sock, _address = self._listener.accept()
             except BlockingIOError:
@@ -192,6 +195,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"sbx: network proxy: {error}", file=sys.stderr)
         return 125
     _leave_terminal()
+    # The stages free themselves without the collector; it only has to look for the odd cycle now and then.
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     proxy = Proxy(listener, settings, fds.get("--event-fd"))
     if "--lifeline-fd" in fds:
         proxy.hold(fds["--lifeline-fd"])
