@@ -1,0 +1,144 @@
+"""`sbx doctor`: what this machine can enforce, by which mechanism, and what to do about what is missing."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from sbx.backends.capabilities import Capabilities, Reason
+
+Row = tuple[str, str, str]  # what, full | partial | missing, by what
+STATE_COLOURS = {"full": "green", "partial": "yellow", "missing": "red"}
+
+
+@click.command("doctor", short_help="what this machine can enforce, and what to do about what is missing")
+@click.option("--json", "as_json", is_flag=True, help="print the probe's result as JSON")
+def doctor(as_json: bool) -> None:
+    """Try every mechanism and say what this machine can enforce, by what, and what to do about what is missing.
+
+    Exit status: 0 when a profile with `require: full` can be enforced, 1 otherwise.
+    """
+    capabilities = probe_this_machine()
+    if as_json:
+        click.echo(capabilities.to_json())
+    else:
+        colour = False if os.environ.get("NO_COLOR") else None  # None: on a terminal only
+        click.echo("\n".join(render(capabilities)), color=colour)
+    sys.exit(0 if capabilities.full else 1)
+
+
+def probe_this_machine() -> Capabilities:
+    """A fresh probe, remembered for the next run."""
+    if sys.platform == "linux":
+        from sbx.backends.capability_cache import store
+        from sbx.backends.probe_linux import probe
+
+        capabilities = probe()
+        store(capabilities)
+        return capabilities
+    else:
+        words = "the mechanisms of this platform are not probed by doctor"
+        reason = Reason("platform", "", words, "`sbx plan` shows what would be enforced here")
+        return Capabilities(kernel=sys.platform, reasons=(reason,))
+
+
+def render(capabilities: Capabilities) -> list[str]:
+    """One line per fact, so that a log can be searched."""
+    where = ", in a container" if capabilities.in_container else ""
+    who = "root" if capabilities.uid == 0 else f"uid {capabilities.uid}"
+    lines = [f"machine: {capabilities.kernel} {capabilities.machine}, as {who}{where}", verdict(capabilities), ""]
+    for what, state, by in rows(capabilities):
+        lines.append(f"{what:<12} {click.style(f'{state:<8}', fg=STATE_COLOURS[state])} {by}")
+    if capabilities.reasons:
+        lines += ["", "missing:"]
+    for reason in capabilities.reasons:
+        if not reason.needs:
+            lines += _missing(
+                reason, [each.mechanism for each in capabilities.reasons if each.needs == reason.mechanism]
+            )
+    return lines
+
+
+def _missing(reason: Reason, followers: list[str]) -> list[str]:
+    answer = f" ({reason.errno})" if reason.errno else ""
+    lines = [f"  {reason.mechanism}: {reason.words}{answer}"]
+    if reason.remedy:
+        lines.append(f"      to do: {reason.remedy}")
+    if followers:
+        lines.append(f"      and so: no {', '.join(followers)}")
+    return lines
+
+
+def verdict(capabilities: Capabilities) -> str:
+    if capabilities.full:
+        return "full enforcement: yes, with namespaces" + (" and Landlock" if capabilities.landlock else "")
+    if capabilities.backend == "landlock":
+        return "full enforcement: no; `--partial` runs with Landlock and seccomp alone"
+    return "full enforcement: no; sbx refuses to run commands here"
+
+
+def rows(capabilities: Capabilities) -> list[Row]:
+    return [
+        _files(capabilities),
+        _processes(capabilities),
+        _network(capabilities),
+        _syscalls(capabilities),
+        _future_names(capabilities),
+        _limits(capabilities),
+    ]
+
+
+def _files(found: Capabilities) -> Row:
+    layer = f"Landlock ABI {found.landlock_abi}" if found.landlock else ""
+    if found.namespaces:
+        calls = "recursive read-only binds" if found.mount_api else "classic mount calls"
+        return (
+            "files",
+            "full",
+            f"private root ({calls})" + (f", {layer} as second layer" if layer else ", no second layer"),
+        )
+    if layer:
+        return "files", "partial", f"{layer} alone: no denied path below an allowed one, metadata stays visible"
+    return "files", "missing", "neither namespaces nor Landlock"
+
+
+def _processes(found: Capabilities) -> Row:
+    if found.namespaces:
+        return "processes", "full", "pid and ipc namespaces with a /proc of their own"
+    if found.landlock_abi >= 6:
+        return "processes", "partial", "Landlock keeps signals inside; other processes stay visible"
+    return "processes", "missing", "signals to the user's other processes cannot be prevented"
+
+
+def _network(found: Capabilities) -> Row:
+    if found.namespaces:
+        return "network", "full", "a network namespace of its own; allowed hosts through the proxy"
+    if not found.seccomp:
+        return "network", "missing", "neither network namespaces nor seccomp"
+    if found.landlock_abi >= 4:
+        return (
+            "network",
+            "partial",
+            "seccomp refuses sockets; with allowed hosts, Landlock lets TCP reach the proxy only",
+        )
+    return "network", "partial", "seccomp refuses sockets; allowed hosts cannot be enforced"
+
+
+def _syscalls(found: Capabilities) -> Row:
+    return ("syscalls", "full", "seccomp filter") if found.seccomp else ("syscalls", "missing", "no seccomp")
+
+
+def _future_names(found: Capabilities) -> Row:
+    if found.user_notif and "addfd" in found.notif_flags:
+        quick = "" if "sync_wake_up" in found.notif_flags else ", slower before Linux 6.6"
+        return "new names", "full", f"seccomp listener judges names made during the run{quick}"
+    return "new names", "missing", "denies by pattern hold for what exists at the start"
+
+
+def _limits(found: Capabilities) -> Row:
+    if found.cgroup_mechanism:
+        where = found.cgroup_path or found.cgroup_mechanism
+        return "limits", "full", f"cgroup v2 at {where} ({', '.join(found.cgroup_controllers)})"
+    return "limits", "partial", "rlimits and sampling, no cgroup of our own"
