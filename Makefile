@@ -1,0 +1,59 @@
+# Everything a contributor or a CI step needs. On a fresh clone: Python >= 3.11 and make, nothing else.
+#   make demo    see what sbx is for           make bench   compare with peers
+#   make test    run every test                make matrix  run on other kernels
+#   make check   what CI runs                  make docs    regenerate what is generated
+
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+PYTEST_ARGS ?=
+
+.DELETE_ON_ERROR:
+.PHONY: demo test test-self test-user check lint types bench matrix docs wheel clean
+
+demo: $(STAMP)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh docs/examples/demo.sh
+
+# As whoever calls, then, for root, again as an ordinary user: root hides bugs.
+test: $(STAMP)
+	@.ci/test $(PYTEST_ARGS)
+
+test-self: $(STAMP)
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-user: $(STAMP)
+	@.ci/test --user-only $(PYTEST_ARGS)
+
+check: lint types test
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy --strict --platform linux
+	$(BIN)/mypy --strict --platform darwin
+	$(BIN)/mypy --strict --platform win32
+
+bench: $(STAMP)
+	@$(BIN)/python bench/run.py $(BENCH_ARGS)
+
+matrix: $(STAMP)
+	@.ci/matrix $(MATRIX_ARGS)
+
+docs: $(STAMP)
+	@$(BIN)/python docs/generate.py
+
+wheel: $(STAMP)
+	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+$(STAMP): pyproject.toml .ci/find-python
+	@python=$$(.ci/find-python) && echo "setting up $(VENV) with $$python" && \
+	 { [ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV); } && \
+	 $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' && \
+	 touch $@
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage bench/out
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

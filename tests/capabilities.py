@@ -1,0 +1,135 @@
+"""What this machine can do, for tests that need it: `@requires("userns", landlock=4, tools=["git"])`.
+
+A missing feature is a skip that says so. `SBX_TEST_REQUIRE=userns,landlock,tools` turns the absence of what it names
+into a failure: CI sets it, so that a test cannot vanish unseen.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+
+FEATURES = ("userns", "landlock", "seccomp", "notify", "cgroup", "root", "ordinary", "tools")
+
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWNS = 0x00020000
+SYS_LANDLOCK_CREATE_RULESET = 444  # the same on every architecture
+LANDLOCK_CREATE_RULESET_VERSION = 1
+
+
+def requires(
+    *features: str, landlock: int = 0, tools: Iterable[str] = (), root: bool | None = None
+) -> pytest.MarkDecorator:
+    """Features by name, a least Landlock ABI, commands on PATH, and whether to be root (True) or not (False)."""
+    unknown = [name for name in features if name not in FEATURES]
+    if unknown:
+        raise ValueError(f"unknown features {unknown}: one of {FEATURES}")
+    return pytest.mark.requires(*features, landlock=landlock, tools=tuple(tools), root=root)
+
+
+def missing(mark: pytest.Mark) -> Iterator[tuple[str, str]]:
+    """(feature, why) for everything the mark asks for and the machine lacks."""
+    for feature in mark.args:
+        why = PROBES[feature]()
+        if why:
+            yield feature, why
+    wanted = mark.kwargs.get("landlock", 0)
+    if wanted and landlock_abi() < wanted:
+        yield "landlock", f"Landlock ABI {wanted} is needed, this kernel has {landlock_abi()}"
+    for tool in mark.kwargs.get("tools", ()):
+        if shutil.which(tool) is None:
+            yield "tools", f"{tool} is not installed"
+    root = mark.kwargs.get("root")
+    if root is not None and root != (os.geteuid() == 0):
+        yield ("root", "for root only") if root else ("ordinary", "for ordinary users only")
+
+
+def required() -> set[str]:
+    """What SBX_TEST_REQUIRE names; nobody can be root and an ordinary user at once, so these two never count."""
+    names = {name.strip() for name in os.environ.get("SBX_TEST_REQUIRE", "").split(",")} - {""}
+    unknown = names - set(FEATURES)
+    if unknown:
+        raise pytest.UsageError(f"SBX_TEST_REQUIRE names {sorted(unknown)}: one of {FEATURES}")
+    return names - {"root", "ordinary"}
+
+
+@functools.cache
+def landlock_abi() -> int:
+    if sys.platform != "linux":
+        return 0
+    libc = ctypes.CDLL(None, use_errno=True)
+    version = libc.syscall(SYS_LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_CREATE_RULESET_VERSION)
+    return max(0, int(version))
+
+
+@functools.cache
+def _userns() -> str:
+    if sys.platform != "linux":
+        return f"user namespaces are a Linux feature, this is {platform.system()}"
+    script = (
+        "import ctypes, os; libc = ctypes.CDLL(None, use_errno=True); "
+        f"failed = libc.unshare({CLONE_NEWUSER | CLONE_NEWNS}); "
+        "raise SystemExit(os.strerror(ctypes.get_errno()) if failed else 0)"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=False)
+    return f"user namespaces: {done.stderr.strip()}" if done.returncode else ""
+
+
+def _landlock() -> str:
+    return "" if landlock_abi() else "this kernel has no Landlock"
+
+
+def _actions() -> str:
+    try:
+        with open("/proc/sys/kernel/seccomp/actions_avail", encoding="ascii") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _seccomp() -> str:
+    return "" if "errno" in _actions() else "this kernel has no seccomp filters"
+
+
+def _notify() -> str:
+    return "" if "user_notif" in _actions() else "this kernel has no seccomp listener"
+
+
+def _cgroup() -> str:
+    """A cgroup v2 folder of our own that we may divide."""
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8") as file:
+            own = next((line.strip()[3:] for line in file if line.startswith("0::")), None)
+    except OSError:
+        own = None
+    if own is None:
+        return "no cgroup v2"
+    folder = "/sys/fs/cgroup" + own
+    return "" if os.access(folder, os.W_OK) else f"{folder} is not delegated to this user"
+
+
+def _root() -> str:
+    return "" if os.geteuid() == 0 else "for root only"
+
+
+def _ordinary() -> str:
+    return "for ordinary users only" if os.geteuid() == 0 else ""
+
+
+PROBES: dict[str, Callable[[], str]] = {
+    "userns": _userns,
+    "landlock": _landlock,
+    "seccomp": _seccomp,
+    "notify": _notify,
+    "cgroup": _cgroup,
+    "root": _root,
+    "ordinary": _ordinary,
+}
