@@ -1,0 +1,254 @@
+"""Policy -> EffectiveProfile: one ordered list each for read and modify, with nothing left to look up.
+
+The order is the evaluation's: baseline, extends (base first), profile, options, shipped denies, allowances of the
+shipped layer, denies of all layers and options, and what is always denied. Last match wins.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TypeVar
+
+from sbx.errors import PolicyError, UnknownProfile
+from sbx.model.glob import escape, split_path
+from sbx.model.profile import EffectiveProfile, Environment, FutureDenies, Limits, Network, Require
+from sbx.model.rules import Access, Origin, Rule
+from sbx.model.source import Source
+from sbx.model.verdict import last_match
+from sbx.policy.build import DEFAULT_PROFILE
+from sbx.policy.cover import covered_by_any
+from sbx.policy.document import NO_OPTIONS, OPTION, SBX, SHIPPED, Policy, ProfileSource, RunRules, Written
+from sbx.policy.expand import Expander
+from sbx.policy.git import GitFolders, git_folders, is_folder
+from sbx.policy.nearest import did_you_mean
+from sbx.policy.nodes import shown
+
+_Value = TypeVar("_Value")
+
+
+def effective_profile(policy: Policy, name: str | None = None, options: RunRules = NO_OPTIONS) -> EffectiveProfile:
+    """Everything one run is held to. Raises UnknownProfile, PolicyError."""
+    chain = extends_chain(policy.profiles, find_profile(policy, name))
+    profile = chain[-1]
+    git = git_folders(policy.workspace)
+    rules = _RuleLists(Expander(policy.workspace, policy.environ, git.folders if git else ()))
+    rules.add_baseline(policy)
+    for each in chain:
+        rules.add_profile(each, Origin.PROFILE if each is profile else Origin.EXTENDS)
+    rules.add_options(options)
+    if git is not None and git.verified:
+        rules.add_git(policy.workspace, git)
+    rules.check_modify_needs_read()
+    rules.check_escapes()
+    rules.add_denies(policy, chain, options)
+    rules.add_always(policy)
+    expander = rules.expander
+    return EffectiveProfile(
+        name=profile.name,
+        workspace=policy.workspace,
+        read=tuple(rules.read),
+        modify=tuple(rules.modify),
+        exec=None if rules.exec is None else tuple(rules.exec),
+        description=next((each.description for each in reversed(chain) if each.description), ""),
+        source=profile.source,
+        network=_last([each.network for each in chain], options.network) or Network(),
+        env=merge_environments(policy.baseline.env, *(each.env for each in chain), options.env),
+        limits=_limits(chain, options.limits),
+        require=_last([each.require for each in chain], options.require) or Require.FULL,
+        future_denies=_last([each.future_denies for each in chain], options.future_denies) or FutureDenies.BEST,
+        policy_files=policy.paths,
+        variables=tuple(sorted(expander.variables.items())),
+        resolved=tuple(sorted(expander.resolved.items())),
+    )
+
+
+def find_profile(policy: Policy, name: str | None) -> ProfileSource:
+    wanted = DEFAULT_PROFILE if name is None else name
+    profile = policy.profiles.get(wanted)
+    if profile is None:
+        remedy = did_you_mean(wanted, policy.profiles) + " ('sbx profiles' lists them)"
+        raise UnknownProfile(f"there is no profile {shown(wanted)}", remedy=remedy)
+    return profile
+
+
+def extends_chain(profiles: dict[str, ProfileSource], profile: ProfileSource) -> list[ProfileSource]:
+    """The profile and all it extends, base first. Its own name means the profile it replaces."""
+    chain = [profile]
+    while (extends := chain[-1].extends) is not None:
+        current = chain[-1]
+        base = current.replaces if extends.text == current.name else profiles.get(extends.text)
+        if base is None and extends.text == current.name:
+            remedy = "remove the extends, or name another profile"
+            message = f"profile {shown(current.name)} extends itself"
+            raise PolicyError(message, remedy=remedy, source=extends.source)
+        if base is None:
+            message = f"profile {shown(current.name)} extends {shown(extends.text)}, which does not exist"
+            raise PolicyError(message, remedy=did_you_mean(extends.text, profiles), source=extends.source)
+        if base in chain:
+            circle = " -> ".join(each.name for each in [*chain[chain.index(base) :], base])
+            message = f"profiles extend each other in a circle: {circle}"
+            raise PolicyError(message, remedy="remove one of these extends", source=extends.source)
+        chain.append(base)
+    return chain[::-1]
+
+
+class _RuleLists:
+    """The rule lists while they grow."""
+
+    def __init__(self, expander: Expander) -> None:
+        self.expander = expander
+        self.read: list[Rule] = []
+        self.modify: list[Rule] = []
+        self.exec: list[Rule] | None = None
+
+    def _add(self, written: Written, access: Access, origin: Origin, *, deny: bool = False) -> Rule:
+        rule = self.expander.expand(written, access, origin, deny=deny)
+        if access is Access.EXEC:
+            self.exec = [*(self.exec or ()), rule]
+        else:
+            (self.read if access is Access.READ else self.modify).append(rule)
+        return rule
+
+    def add_baseline(self, policy: Policy) -> None:
+        for access, texts in ((Access.READ, policy.baseline.read), (Access.MODIFY, policy.baseline.modify)):
+            rules = self.read if access is Access.READ else self.modify
+            for written in texts:
+                if "${" not in written.text:
+                    self._add(written, access, Origin.BASELINE)
+                elif not self.expander.lacks_variable(written):
+                    self._add_place(written, access, rules)
+
+    def _add_place(self, written: Written, access: Access, rules: list[Rule]) -> None:
+        """A rule such as ${VIRTUAL_ENV}/**: it adds a place for programs, never the home as a whole, and never what
+        a symlink in the workspace leads to; and it stays out of the list where an earlier rule says the same."""
+        known = len(self.expander.escapes)
+        rule = self.expander.expand(written, access, Origin.BASELINE)
+        escapes = len(self.expander.escapes) > known
+        del self.expander.escapes[known:]
+        if not rule.negated:
+            said = [pattern for each in rules if not each.negated for pattern in each.patterns]
+            if escapes or rule.matches(self.expander.home) or all(covered_by_any(each, said) for each in rule.patterns):
+                return
+        rules.append(rule)
+
+    def add_profile(self, profile: ProfileSource, origin: Origin) -> None:
+        for written in profile.read:
+            self._add(written, Access.READ, origin)
+        for written in profile.modify:
+            self._add(written, Access.MODIFY, origin)
+        if profile.exec is not None:
+            self.exec = self.exec or []
+            for written in profile.exec:
+                self._add(written, Access.EXEC, origin)
+
+    def add_options(self, options: RunRules) -> None:
+        for text in options.read:
+            self._add(_option("--read", text), Access.READ, Origin.OPTION)
+        for text in options.modify:
+            written = _option("--modify", text)
+            rule = self._add(written, Access.MODIFY, Origin.OPTION)
+            if not rule.negated:
+                self._add(written, Access.READ, Origin.OPTION)
+
+    def add_git(self, workspace: str, git: GitFolders) -> None:
+        """Where `.git` is granted, so is the repository it names: else a worktree could not commit."""
+        names = split_path(os.path.join(workspace, ".git"))
+        for access, rules in ((Access.READ, self.read), (Access.MODIFY, self.modify)):
+            index = last_match(tuple(rule.compiled for rule in rules), names)
+            if index < 0 or rules[index].negated:
+                continue
+            winner = rules[index]
+            for folder in git.folders:
+                self._add(Written(f"{escape(folder)}/**", winner.source), access, winner.origin)
+
+    def check_modify_needs_read(self) -> None:
+        readable = [pattern for rule in self.read if not rule.negated for pattern in rule.patterns]
+        for rule in self.modify:
+            if rule.negated or all(covered_by_any(pattern, readable) for pattern in rule.patterns):
+                continue
+            raise PolicyError(
+                f"modify rule {shown(rule.text)} is not covered by a read rule",
+                remedy=f"add {shown(rule.text)} to read as well",
+                source=rule.source,
+            )
+
+    def check_escapes(self) -> None:
+        """A command of an earlier run may have planted a symlink in the workspace: it must not widen the next one."""
+        for escape_ in self.expander.escapes:
+            rules = self.read if escape_.rule.access is Access.READ else self.modify
+            if escape_.rule.access is Access.EXEC:
+                continue  # executing needs reading, which is checked
+            suspects = [each.rule for each in self.expander.escapes]
+            granted = [
+                pattern for rule in rules if not rule.negated and rule not in suspects for pattern in rule.patterns
+            ]
+            if all(covered_by_any(pattern, granted) for pattern in escape_.rule.patterns[:1]):
+                continue
+            raise PolicyError(
+                f"rule {shown(escape_.rule.text)} leaves the workspace: {shown(escape_.link)} is a symlink "
+                f"to {shown(escape_.target)}",
+                remedy=f"if that is meant, add a rule with the real path, as in '{escape_.target}/**'",
+                source=escape_.rule.source,
+            )
+
+    def add_denies(self, policy: Policy, chain: list[ProfileSource], options: RunRules) -> None:
+        shipped = [file for file in policy.files if file.layer == SHIPPED] if policy.shipped_denies else []
+        for file in shipped:
+            self._deny(file.deny_read, file.deny_modify, Origin.SHIPPED_DENY)
+        if shipped and not is_folder(policy.workspace):
+            # A file of this name, written by a sandboxed command, would lead git outside to hooks of its own.
+            self._add(Written(".git", _of_sbx("git file")), Access.MODIFY, Origin.SHIPPED_DENY, deny=True)
+        for profile in chain:
+            for written in profile.state_folders:
+                rule = self._add(written, Access.MODIFY, Origin.ALLOWANCE)
+                if not rule.negated:
+                    self._add(written, Access.READ, Origin.ALLOWANCE)
+        for file in policy.files:
+            if file.layer != SHIPPED:
+                self._deny(file.deny_read, file.deny_modify, Origin.DENY)
+        denied = tuple(_option("--deny", text) for text in options.deny)
+        self._deny(denied, denied, Origin.DENY)
+
+    def _deny(self, read: tuple[Written, ...], modify: tuple[Written, ...], origin: Origin) -> None:
+        for written in read:
+            self._add(written, Access.READ, origin, deny=True)
+        for written in modify:
+            self._add(written, Access.MODIFY, origin, deny=True)
+
+    def add_always(self, policy: Policy) -> None:
+        for path in dict.fromkeys((*policy.paths, os.path.join(policy.workspace, "sbx.yaml"))):
+            self._add(Written(escape(path), _of_sbx("policy file")), Access.MODIFY, Origin.ALWAYS, deny=True)
+        for what, folder in policy.own_folders:
+            self._add(Written(f"{escape(folder)}/**", _of_sbx(what)), Access.MODIFY, Origin.ALWAYS, deny=True)
+
+
+def _option(name: str, text: str) -> Written:
+    return Written(text, Source(name, 0, 0, OPTION))
+
+
+def _of_sbx(what: str) -> Source:
+    return Source(f"sbx ({what})", 0, 0, SBX)
+
+
+def merge_environments(*environments: Environment) -> Environment:
+    """Lists accumulate, a later value of `set` beats an earlier one."""
+    names: dict[str, None] = {}
+    secret: dict[str, None] = {}
+    values: dict[str, str] = {}
+    for each in environments:
+        names.update(dict.fromkeys(each.pass_names))
+        secret.update(dict.fromkeys(each.secret))
+        values.update(each.set_values)
+    pass_all = any(each.pass_all for each in environments)
+    return Environment(tuple(names), tuple(values.items()), tuple(secret), pass_all)
+
+
+def _limits(chain: list[ProfileSource], options: Limits) -> Limits:
+    merged = Limits()
+    for each in chain:
+        merged = each.limits.over(merged)
+    return options.over(merged)
+
+
+def _last(values: list[_Value | None], option: _Value | None) -> _Value | None:
+    return option if option is not None else next((value for value in reversed(values) if value is not None), None)
