@@ -104,3 +104,17 @@ def supported_machine() -> bool:
 
 def names_of(calls: Sequence[str]) -> tuple[int, ...]:
     return tuple(NUMBERS[call] for call in calls)
+
+
+def fill(address: int, size: int) -> None:
+    """Zero this process's own memory."""
+    function = _Function(_ctypes._memset_addr)  # type: ignore[attr-defined, call-overload, unused-ignore]
+    function.argtypes = (c_long, c_long, c_long)  # type: ignore[assignment, unused-ignore]
+    function(address, 0, size)
+
+
+def copy(address: int, data: bytes) -> None:
+    """Write into this process's own memory."""
+    function = _Function(_ctypes._memmove_addr)  # type: ignore[attr-defined, call-overload, unused-ignore]
+    function.argtypes = (c_long, c_char_p, c_long)  # type: ignore[assignment, unused-ignore]
+    function(address, data, len(data))

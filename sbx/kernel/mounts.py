@@ -71,6 +71,12 @@ def openat2(dir_fd: int, path: bytes, flags: int, resolve: int, mode: int = 0) -
     return syscall("openat2", NUMBERS["openat2"], "lzzl", dir_fd, path, how, 24, subject=path)
 
 
+def open_link(path: bytes) -> int:
+    """An O_PATH descriptor of a symlink itself, none of whose parents is a symlink."""
+    flags = O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    return openat2(AT_FDCWD, path, flags, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
+
+
 def open_real(path: bytes) -> int:
     """An O_PATH descriptor of an absolute path none of whose names is a symlink.
 

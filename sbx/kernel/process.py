@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from sbx.kernel.call import MACHINE, NUMBERS, syscall
+from sbx.kernel.call import MACHINE, NUMBERS, copy, fill, syscall
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
@@ -13,6 +13,7 @@ CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
+CLONE_INTO_CGROUP = 0x200000000
 
 SIGCHLD = 17
 
@@ -32,15 +33,19 @@ SECUREBITS_LOCKED_DOWN = 0xEF  # bits 0-3, 6: set; 1, 3, 5, 7: locked (see linux
 CLOSE_RANGE_CLOEXEC = 4
 
 
-def clone(flags: int) -> int:
-    """fork() into new namespaces: 0 in the child. Only for a process without other threads.
+def clone(flags: int, cgroup_fd: int = -1) -> int:
+    """fork() into new namespaces, and into a cgroup where one is given: 0 in the child. Only without other threads.
 
     The raw call, because a fork followed by unshare needs one more process to enter the pid namespace. Python's own
     after-fork work is skipped: it serves threads and the import lock, and there is one thread here.
     """
-    if MACHINE == "aarch64":  # flags, stack, parent_tid, tls, child_tid
+    if cgroup_fd < 0:
         return syscall("clone", NUMBERS["clone"], "lllll", flags | SIGCHLD, 0, 0, 0, 0)
-    return syscall("clone", NUMBERS["clone"], "lllll", flags | SIGCHLD, 0, 0, 0, 0)
+    # struct clone_args: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
+    # set_tid_size, cgroup (Linux 5.7)
+    values = (flags | CLONE_INTO_CGROUP, 0, 0, 0, SIGCHLD, 0, 0, 0, 0, 0, cgroup_fd)
+    arguments = b"".join(value.to_bytes(8, "little") for value in values)
+    return syscall("clone3", 435, "zl", arguments, len(arguments))
 
 
 def unshare(flags: int) -> None:
@@ -116,3 +121,21 @@ def network_loopback_up(socket_fd: int) -> None:
     syscall("ioctl(SIOCSIFFLAGS)", NUMBERS["ioctl"], "llz", socket_fd, 0x8914, request)
 
 
+
+
+def hide_arguments(title: bytes = b"sbx") -> None:
+    """Overwrite this process's argument and environment strings: /proc/1/cmdline is readable for everybody inside.
+
+    Their place is in /proc/self/stat (proc(5): fields 48 to 51). Python has copied both at its start.
+    """
+    descriptor = os.open("/proc/self/stat", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = os.read(descriptor, 4096)
+    finally:
+        os.close(descriptor)
+    fields = text[text.rindex(b")") + 2 :].split()  # the name may contain spaces and parentheses; field 3 comes next
+    arg_start, arg_end, env_start, env_end = (int(field) for field in fields[45:49])
+    for start, end, content in ((arg_start, arg_end, title), (env_start, env_end, b"")):
+        if start and end > start:
+            fill(start, end - start)
+            copy(start, content[: end - start - 1])

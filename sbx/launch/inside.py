@@ -35,6 +35,7 @@ SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU,
 )  # fmt: skip
 
 ENOEXEC = 8
+SETUID_REFUSED = 10_000  # beyond every errno: the command is a set-user-ID program
 WUNTRACED_WALL = os.WUNTRACED | 0x40000000 if hasattr(os, "WUNTRACED") else 0
 _SOCKET = 198 if MACHINE == "aarch64" else 41
 
@@ -58,6 +59,7 @@ def live_inside(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> NoR
 
 def _set_up(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> None:
     _die_with_parent(parent_fd)
+    _step("hide the caller's arguments", process.hide_arguments)
     if launch["namespaces"]:
         _map_ids(launch)
         if launch["loopback"]:
@@ -126,7 +128,8 @@ def _descriptors(run: Run, status_fd: int) -> None:
         else:
             os.set_inheritable(number, True)
     kept = tuple(descriptor for descriptor in run["keep"] if descriptor > 2)
-    process.close_from(3, (status_fd, *kept))
+    ours = (status_fd, run["terminal"]) if run["terminal"] >= 0 else (status_fd,)
+    process.close_from(3, (*ours, *kept))
     for descriptor in kept:
         os.set_inheritable(descriptor, True)
 
@@ -173,7 +176,7 @@ def _supervise(launch: Launch, run: Run, status_fd: int) -> None:
     _forward_signals(command, run["terminal"])
     if run["terminal"] >= 0 and run["foreground"]:
         _give_terminal(run["terminal"], command)
-    _let_go_of_streams(run["terminal"])
+    _let_go_of_streams()
     _tell(status_fd, (STARTED, command))
     while True:
         pid, status, usage = os.wait4(-1, WUNTRACED_WALL)
@@ -211,6 +214,8 @@ def _spawn(run: Run, status_fd: int) -> int:
 
 
 def _spawn_one(path: bytes, argv: tuple[bytes, ...], env: dict[bytes, bytes], options: dict[str, Any]) -> int:
+    if os.stat(path).st_mode & 0o6000:
+        raise OSError(SETUID_REFUSED, "set-user-ID or set-group-ID program", path)
     try:
         return os.posix_spawn(path, argv, env, **options)
     except OSError as error:
@@ -252,12 +257,11 @@ def _give_terminal(terminal: int, command: int) -> None:
         pass  # the terminal is gone, or no longer ours: the command will find out by itself
 
 
-def _let_go_of_streams(terminal: int) -> None:
+def _let_go_of_streams() -> None:
     """Whoever reads the command's output must see its end when the command closes it, not when this process ends."""
     nowhere = os.open(b"/dev/null", os.O_RDWR | os.O_CLOEXEC)
     for number in (0, 1, 2):
-        if number != terminal:
-            os.dup2(nowhere, number, inheritable=False)
+        os.dup2(nowhere, number, inheritable=False)
     os.close(nowhere)
 
 

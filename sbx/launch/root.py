@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # Operation codes: the planner's Op, as the plain ints of the launch plan.
 TMPFS, PROC, DEV, SKELETON, SYMLINK, BIND_RO, BIND_RW, MASK, MAKE_DIR, PIN = range(10)
 
-IS_DIR, LISTABLE, NOEXEC, OPTIONAL = 1, 2, 4, 8
+IS_DIR, LISTABLE, NOEXEC, OPTIONAL, IS_LINK = 1, 2, 4, 8, 16
 
 DEVICE_NODES = (b"null", b"zero", b"full", b"random", b"urandom", b"tty")
 DEVICE_LINKS = (
@@ -136,9 +136,9 @@ class Root:
     def _apply(self, code: int, path: bytes, source: bytes, attributes: int) -> None:
         target = self.staging + path if path != b"/" else self.staging
         if code in (BIND_RO, BIND_RW, PIN):
-            tree = _clone_tree(source or path)
+            tree = _clone_tree(source or path, attributes & IS_LINK)
             self._mount_point(target, attributes & IS_DIR)
-            self._attach(tree, target, _wanted(code, attributes))
+            self._attach(tree, target, _wanted(code, attributes), attributes & IS_LINK)
         elif code == SKELETON:
             self._skeleton(target, attributes)
         elif code == MASK:
@@ -158,13 +158,13 @@ class Root:
         elif code == DEV:
             self._dev(target)
 
-    def _attach(self, tree: int, target: bytes, wanted: int) -> None:
+    def _attach(self, tree: int, target: bytes, wanted: int, is_link: int = 0) -> None:
         """Mount the detached tree on `target`, restricted before it can be reached where the kernel allows that."""
         restricted = False
         try:
             if wanted:
                 restricted = _restrict(tree, wanted)
-            place = mounts.open_real(target)
+            place = mounts.open_link(target) if is_link else mounts.open_real(target)
             try:
                 mounts.move_mount(tree, place)
             finally:
@@ -246,8 +246,7 @@ class Root:
         os.mkdir(target + b"/pts", 0o755)
         options = b"newinstance,ptmxmode=0666,mode=620"
         mounts.mount(b"devpts", target + b"/pts", b"devpts", MS_NOSUID | MS_NOEXEC, options)
-        os.mkdir(target + b"/shm", 0o755)
-        mounts.mount(b"tmpfs", target + b"/shm", b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=1777")
+        os.mkdir(target + b"/shm", 0o755)  # a private tmpfs of its own follows as an operation
         self.sealed.append(target)
 
     def _seal(self) -> None:
@@ -275,12 +274,12 @@ def _wanted(code: int, attributes: int) -> int:
     return wanted
 
 
-def _clone_tree(source: bytes) -> int:
+def _clone_tree(source: bytes, is_link: int = 0) -> int:
     """A detached recursive copy of the mounts at `source`.
 
     Recursive always: in a user namespace the kernel refuses to copy a mount without the ones locked below it.
     """
-    location = mounts.open_real(source)
+    location = mounts.open_link(source) if is_link else mounts.open_real(source)
     try:
         return mounts.open_tree(location, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE)
     finally:

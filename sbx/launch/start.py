@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         rlimits: tuple[tuple[int, int, int], ...]
         terminal: int  # the descriptor of the terminal the command shares with the caller's session, or -1
         foreground: bool  # hand it the terminal at once
+        cgroup_fd: int  # the directory of the cgroup to be born in, or -1
 
 
 def start(launch: Launch, run: Run) -> tuple[int, int]:
@@ -48,7 +49,7 @@ def start(launch: Launch, run: Run) -> tuple[int, int]:
     # Blocked until pid 1 has its own handlers, so that no signal finds it half-made.
     blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, {*FORWARDED, SIGTSTP})
     try:
-        pid = process.clone(launch["namespaces"])
+        pid = process.clone(launch["namespaces"], run["cgroup_fd"])
     except OSError:
         for descriptor in (status_read, status_write, parent):
             os.close(descriptor)

@@ -1,0 +1,229 @@
+"""Linux: an effective profile and what this machine can do -> a prepared launch, or a refusal with its cause.
+
+No policy is decided here. The planner says what to do, `kernel` knows how; this file chooses the mechanisms, counts
+what was asked for and could not be had, and packs the result into plain values for the launch side.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sbx.backends.capabilities import Capabilities
+from sbx.errors import SandboxUnavailable
+from sbx.kernel import landlock, process
+from sbx.kernel.seccomp_filter import build_filter
+from sbx.launch import root
+from sbx.model.guarantee import Applied
+from sbx.model.plan import Op, Operation, Plan
+from sbx.model.profile import EffectiveProfile, NetworkMode, Require
+
+if TYPE_CHECKING:
+    from sbx.launch.perform import Prepared
+
+CODES = {
+    Op.TMPFS: root.TMPFS,
+    Op.PROC: root.PROC,
+    Op.DEV: root.DEV,
+    Op.SKELETON: root.SKELETON,
+    Op.SYMLINK: root.SYMLINK,
+    Op.BIND_RO: root.BIND_RO,
+    Op.BIND_RW: root.BIND_RW,
+    Op.MASK: root.MASK,
+    Op.MAKE_DIR: root.MAKE_DIR,
+    Op.PIN: root.PIN,
+}
+
+# Where the private root may be put together. Any directory will do that nothing is read from meanwhile.
+STAGING = ("/mnt", "/media", "/srv", "/boot", "/lost+found", "/sys", "/run", "/var/tmp", "/tmp", "/dev", "/proc")
+
+NAMESPACE_FLAGS = (
+    process.CLONE_NEWUSER | process.CLONE_NEWNS | process.CLONE_NEWPID | process.CLONE_NEWIPC | process.CLONE_NEWUTS
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Backing:
+    """A plan made ready for this machine: the launch values and the account of what is enforced."""
+
+    prepared: Prepared
+    plan: Plan
+    enforced: dict[str, Applied]
+
+
+def compile_launch(profile: EffectiveProfile, plan: Plan, capabilities: Capabilities) -> Backing:
+    """Raises SandboxUnavailable where something asked for cannot be enforced and the profile insists on it."""
+    if capabilities.backend == "none":
+        raise unavailable(capabilities)
+    from sbx.supervise.limits import choose_limits
+
+    limits = choose_limits(profile.limits, capabilities)
+    enforced = account(profile, plan, capabilities) | limits.enforced
+    if profile.require is Require.FULL:
+        refuse_lacking(profile, plan, enforced, capabilities)
+    namespaces = plan.backend == "namespaces"
+    flags = 0
+    if namespaces:
+        flags = NAMESPACE_FLAGS | (process.CLONE_NEWCGROUP if capabilities.cgroup_ns else 0)
+        if profile.network.mode is not NetworkMode.HOST:
+            flags |= process.CLONE_NEWNET
+    prepared: Prepared = {
+        "launch": {
+            "namespaces": flags,
+            "uid": os.geteuid(),
+            "gid": os.getegid(),
+            "loopback": bool(flags & process.CLONE_NEWNET),
+            "staging": staging(plan.operations) if namespaces else b"",
+            "restrict_proc": os.geteuid() == 0,
+            "operations": launch_operations(plan.operations),
+            "cwd": os.fsencode(plan.cwd),
+            "landlock": launch_landlock(profile, plan, capabilities),
+            "seccomp": build_filter(
+                capabilities.machine,
+                network=profile.network.mode.value,
+                own_netns=bool(flags & process.CLONE_NEWNET),
+            ),
+        },
+        "env": environment_rules(profile),
+        "limits": limit_values(profile),
+        "rlimits": limits.rlimits,
+        "cgroup": limits.cgroup,
+        "sample": limits.sample,
+        "profile": profile.name,
+        "workspace": profile.workspace,
+        "backend": plan.backend,
+        "enforced": tuple((name, each.requested, each.applied, each.details) for name, each in enforced.items()),
+        "network": (profile.network.mode.value, tuple(text for text, _ in profile.network.allow)),
+        "adapted": (),
+        "future": None,
+    }
+    return Backing(prepared, plan, enforced)
+
+
+def launch_operations(operations: tuple[Operation, ...]) -> tuple[tuple[int, bytes, bytes, int], ...]:
+    packed = []
+    for each in operations:
+        attributes = (
+            (root.IS_DIR if each.is_dir else 0)
+            | (root.LISTABLE if each.listable else 0)
+            | (root.NOEXEC if each.noexec else 0)
+            | (root.OPTIONAL if each.optional else 0)
+            | (root.IS_LINK if each.is_link else 0)
+        )
+        packed.append((CODES[each.op], os.fsencode(each.path), os.fsencode(each.source), attributes))
+    return tuple(packed)
+
+
+def staging(operations: tuple[Operation, ...]) -> bytes:
+    sources = [each.source or each.path for each in operations if each.op in (Op.BIND_RO, Op.BIND_RW, Op.PIN)]
+    for folder in STAGING:
+        inside = folder + "/"
+        if os.path.isdir(folder) and not os.path.islink(folder):
+            if not any(source == folder or source.startswith(inside) for source in sources):
+                return os.fsencode(folder)
+    raise SandboxUnavailable(
+        "no directory is free to build the private root on",
+        remedy=f"do not grant all of {', '.join(STAGING)}",
+        platform="linux",
+    )
+
+
+def launch_landlock(profile: EffectiveProfile, plan: Plan, capabilities: Capabilities) -> tuple[object, ...] | None:
+    """The same plan once more, in Landlock's terms. Paths that vanished since grant nothing, so they may be missing."""
+    abi = capabilities.landlock_abi
+    if abi <= 0:
+        return None
+    fs, _net, scopes = landlock.handled(abi)
+    if plan.backend == "namespaces":
+        # A socket with a path is reachable inside only if its path is bound: the plan decides, not the kernel's newer
+        # right about sockets made outside the domain.
+        fs &= ~landlock.FS_RIGHTS["RESOLVE_UNIX"][1]
+    paths = tuple(
+        (os.fsencode(grant.path), landlock.rights_mask(grant.rights, abi) & fs, True) for grant in plan.grants
+    )
+    net, ports = 0, ()
+    return (fs, net, scopes, 0, paths, ports)
+
+
+def environment_rules(profile: EffectiveProfile) -> tuple[object, ...]:
+    from sbx.launch.environment import make_rules
+
+    env = profile.env
+    return make_rules(env.pass_names, env.set_values, env.secret, env.pass_all)
+
+
+def limit_values(profile: EffectiveProfile) -> dict[str, object]:
+    limits = profile.limits
+    named = {name: getattr(limits, name) for name in limits.__slots__}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def account(profile: EffectiveProfile, plan: Plan, capabilities: Capabilities) -> dict[str, Applied]:
+    """What was asked for, what is applied, by what."""
+    abi = capabilities.landlock_abi
+    second = f" and Landlock ABI {abi}" if abi > 0 else ""
+    namespaces = plan.backend == "namespaces"
+    snapshots = sum(1 for each in plan.guarantees if each.exactness.value == "snapshot" and each.rule.startswith("!"))
+    held = "snapshot" if snapshots else "no deny can match a new name"
+    mode = profile.network.mode
+    found: dict[str, Applied] = {}
+    if namespaces:
+        found["filesystem"] = Applied(True, not plan.refusals, f"private root{second}")
+        found["processes"] = Applied(True, True, "own pid namespace")
+    else:
+        found["filesystem"] = Applied(True, abi >= 3 and not plan.refusals, f"Landlock ABI {abi}; names stay visible")
+        words = "no pid namespace: a process could outlive sbx if sbx is killed"
+        found["processes"] = Applied(True, False, words)
+    if profile.exec is not None:
+        found["exec"] = Applied(True, abi > 0, f"Landlock ABI {abi} and noexec mounts" if abi > 0 else "noexec mounts")
+    wanted = profile.future_denies.value == "required"
+    found["future_denies"] = Applied(wanted, snapshots == 0, f"{held}: {snapshots} rules" if snapshots else held)
+    found["network"] = _network(mode, namespaces, abi)
+    found["syscalls"] = Applied(True, capabilities.seccomp, "seccomp filter")
+    found["privileges"] = Applied(True, True, "no_new_privs, no capabilities, nosuid" if namespaces else "no_new_privs")
+    found["terminal"] = Applied(True, capabilities.seccomp, "TIOCSTI and TIOCLINUX refused by seccomp")
+    found["environment"] = Applied(True, True, "all variables" if profile.env.pass_all else "allow-list")
+    return found
+
+
+def _network(mode: NetworkMode, namespaces: bool, abi: int) -> Applied:
+    if mode is NetworkMode.HOST:
+        return Applied(False, True, "host network, as the profile asks")
+    if namespaces:
+        what = "own network namespace" if mode is NetworkMode.NONE else "own network namespace and a proxy"
+        return Applied(True, True, what)
+    if mode is NetworkMode.NONE:
+        return Applied(True, True, "network sockets refused by seccomp, loopback included")
+    return Applied(True, False, f"no network namespace; Landlock ABI {abi} knows ports, not hosts")
+
+
+def refuse_lacking(
+    profile: EffectiveProfile, plan: Plan, enforced: dict[str, Applied], capabilities: Capabilities
+) -> None:
+    lacking = {name: each for name, each in enforced.items() if each.requested and not each.applied}
+    if not lacking:
+        return
+    details = [f"{name}: {each.details}" for name, each in lacking.items()]
+    details += list(plan.refusals)
+    remedies = [reason.remedy for reason in capabilities.reasons if reason.remedy and plan.backend != "namespaces"]
+    first = remedies[0] if remedies else "see 'sbx doctor'"
+    raise SandboxUnavailable(
+        f"cannot enforce all that profile '{profile.name}' asks for: {', '.join(lacking)}",
+        remedy=f"{first}; or run with --partial, and what is missing is reported",
+        details=details,
+        platform="linux",
+        reason="; ".join(details),
+    )
+
+
+def unavailable(capabilities: Capabilities) -> SandboxUnavailable:
+    reasons = [f"{reason.mechanism}: {reason.words}" for reason in capabilities.reasons]
+    remedies = [reason.remedy for reason in capabilities.reasons if reason.remedy]
+    return SandboxUnavailable(
+        "this machine offers neither user namespaces nor Landlock with seccomp",
+        remedy=remedies[0] if remedies else "see 'sbx doctor'",
+        details=reasons,
+        platform="linux",
+        reason="; ".join(reasons),
+    )

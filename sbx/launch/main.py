@@ -1,0 +1,106 @@
+"""The hot path: `sbx run` and `sbx sh` with a stored plan, from argv to exit without anything slow.
+
+Returns where the compile side has to take over (help, an error, no stored plan, a report to render); otherwise the
+process ends here, without Python's finalization.
+"""
+
+from __future__ import annotations
+
+import os
+
+from sbx.errors import SbxError
+from sbx.launch import store
+from sbx.launch.options import Unusual, parse_run
+from sbx.launch.perform import make_run, open_standard_descriptors, perform
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# These need more than a plan: the compile side handles the whole run.
+NEEDS_COMPILE_SIDE = ("trace", "json", "verbose", "max-stdout", "max-stderr")
+
+
+def environ_bytes() -> dict[bytes, bytes]:
+    return dict(os.environb)
+
+
+def split_sh(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """`sh [OPTIONS] -c TEXT [ARGS…]` or `sh [OPTIONS] FILE [ARGS…]`: the options, and the command it stands for."""
+    options: list[str] = []
+    rest = list(arguments)
+    while rest and rest[0].startswith("--") and rest[0] != "--":
+        word = rest.pop(0)
+        options.append(word)
+        if "=" not in word and takes_value(word) and rest:
+            options.append(rest.pop(0))
+    if rest and rest[0] == "--":
+        rest.pop(0)
+    return options, ["/bin/sh", *rest]
+
+
+def takes_value(word: str) -> bool:
+    from sbx.launch.options import FLAG, RUN_OPTIONS
+
+    return any(row[0] == word[2:] and row[1] != FLAG for row in RUN_OPTIONS)
+
+
+def fast_run(word: str, arguments: list[str]) -> dict[str, Any] | None:
+    """Run from the stored plan and exit. Returns None for "take over from the start", or what is left to report."""
+    try:
+        if word == "sh":
+            head, command = split_sh(arguments)
+            if len(command) < 2:
+                return None
+            options, rest = parse_run(head)
+            if rest:
+                return None
+        else:
+            options, command = parse_run(arguments)
+    except Unusual:
+        return None
+    if not command or options.get("report") == "always" or any(name in options for name in NEEDS_COMPILE_SIDE):
+        return None
+    environ = environ_bytes()
+    try:
+        cwd = os.getcwdb()
+    except OSError:
+        return None
+    key = store.make_key(options, cwd, environ)
+    prepared: Any = store.load(key, environ)
+    if prepared is None or prepared["sample"] or prepared["cgroup"] or prepared["network"][0] == "allow":
+        return None
+    if prepared["future"] is not None or os.path.basename(command[0]) in prepared["adapted"]:
+        return None
+    try:
+        open_standard_descriptors()
+        run = make_run(
+            prepared,
+            {
+                "command": command,
+                "environ": environ,
+                "extra_env": options.get("env", ()),  # type: ignore[typeddict-item]
+                "env_all": bool(options.get("env-all")),
+                "use_terminal": "no-tty" not in options,
+            },
+        )
+        outcome = perform(prepared, run)
+    except SbxError:
+        return None  # the compile side meets it again, and finds the words
+    except OSError:
+        store.forget(key, environ)
+        return None
+    if outcome["failure"] is not None and not outcome["started"]:
+        store.forget(key, environ)  # a plan that no longer fits the machine: make a new one
+        return None
+    return {"options": options, "command": command, "prepared": prepared, "run": run, "outcome": outcome}
+
+
+def is_plain_success(done: dict[str, Any]) -> bool:
+    outcome = done["outcome"]
+    return bool(
+        outcome["status"] == 0
+        and not outcome["timed_out"]
+        and outcome["stop_signal"] is None
+        and outcome["limit"] is None
+    )

@@ -1,0 +1,195 @@
+"""One run of a prepared plan: descriptors, terminal, signals, start, wait, and everything put back afterwards.
+
+Used by the hot path, by the compile side after it made a plan, and by nothing else. A `Prepared` entry is what the
+store keeps; `perform` adds what differs from call to call.
+"""
+
+from __future__ import annotations
+
+import _signal
+import os
+
+from sbx.errors import SetupFailed, UsageError
+from sbx.launch import wait
+from sbx.launch.environment import build_environment, jobserver_descriptors
+from sbx.launch.start import start
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypedDict
+
+    from sbx.launch.start import Launch, Run
+    from sbx.launch.streams import Streams
+    from sbx.launch.wait import Outcome
+
+    class Prepared(TypedDict):
+        """A plan as the store keeps it. `limits` are numbers by name, `env` the rules of `environment`."""
+
+        launch: Launch
+        env: tuple[Any, ...]
+        limits: dict[str, Any]
+        rlimits: tuple[tuple[int, int, int], ...]
+        cgroup: dict[str, Any] | None
+        sample: tuple[str, ...]  # limits that only the supervisor's own sampling can hold
+        profile: str
+        workspace: str
+        backend: str
+        enforced: tuple[tuple[str, bool, bool, str], ...]
+        network: tuple[str, tuple[str, ...]]
+        adapted: tuple[str, ...]  # commands whose arguments change the plan: never served from the store
+        future: tuple[Any, ...] | None  # the judge of names that appear during the run
+
+    class Request(TypedDict):
+        """One call: the command and how it is connected."""
+
+        command: list[str]
+        environ: dict[bytes, bytes]
+        extra_env: tuple[str, ...]
+        env_all: bool
+        use_terminal: bool
+
+
+DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
+
+
+def open_standard_descriptors() -> None:
+    """Descriptors 0 to 2 exist from here on, so that no pipe of ours takes their numbers.
+
+    A directory there would be a way around the private root: openat(0, "../..").
+    """
+    for number, name in ((0, "input"), (1, "output"), (2, "error")):
+        try:
+            mode = os.fstat(number).st_mode
+        except OSError:
+            opened = os.open("/dev/null", os.O_RDONLY if number == 0 else os.O_WRONLY)
+            if opened != number:
+                os.dup2(opened, number, inheritable=True)
+                os.close(opened)
+            continue
+        if mode & 0o170000 == 0o040000:
+            raise UsageError(
+                f"standard {name} is a directory", remedy="redirect it from or to a file: a directory leads outside"
+            )
+
+
+def find_terminal() -> tuple[int, bool]:
+    """(descriptor of the controlling terminal among 0 to 2 or -1, should the command get it at once).
+
+    At once only when both ends of a conversation are the terminal: in `sbx run a | less` it is less that reads the
+    keyboard. A command that asks for the terminal later (SIGTTIN) gets it then.
+    """
+    terminal = -1
+    group = 0
+    for number in (0, 1, 2):
+        try:
+            group = os.tcgetpgrp(number)
+        except OSError:
+            continue
+        terminal = number
+        break
+    if terminal < 0:
+        return -1, False
+    return terminal, group == os.getpgrp() and os.isatty(0) and os.isatty(1)
+
+
+def candidates(name: bytes, env: dict[bytes, bytes]) -> tuple[bytes, ...]:
+    """Where the command may be, in the order of PATH. Relative entries of PATH are skipped: they mean nothing good."""
+    if b"/" in name:
+        return (name,)
+    folders = (env.get(b"PATH") or DEFAULT_PATH).split(b":")
+    return tuple(folder + b"/" + name for folder in folders if folder.startswith(b"/"))
+
+
+def make_run(prepared: Prepared, request: Request) -> Run:
+    inside = {b"PWD": prepared["launch"]["cwd"]}
+    env = build_environment(prepared["env"], request["environ"], inside, request["extra_env"], request["env_all"])
+    argv = tuple(os.fsencode(word) for word in request["command"])
+    terminal, foreground = find_terminal() if request["use_terminal"] else (-1, False)
+    return {
+        "argv": argv,
+        "candidates": candidates(argv[0], env),
+        "env": env,
+        "streams": (0, 1, 2),
+        "keep": jobserver_descriptors(env.get(b"MAKEFLAGS", b"")),
+        "rlimits": prepared["rlimits"],
+        "terminal": terminal,
+        "foreground": foreground,
+        "cgroup_fd": -1,
+    }
+
+
+def perform(prepared: Prepared, run: Run, *, streams: Streams | None = None, watch: Any = None) -> Outcome:
+    """Start and supervise. Signals are blocked and read from a descriptor from before the start until after the end."""
+    limits = prepared["limits"]
+    terminal = run["terminal"]
+    if terminal >= 0:
+        run["terminal"] = terminal = os.dup(terminal)  # close-on-exec, and not one of the command's own three
+    signal_fd, mask = wait.open_signal_fd(wait.watched_signals())
+    saved = _terminal_settings(terminal) if run["foreground"] else None
+    try:
+        pid, status_fd = start(prepared["launch"], run)
+        if streams is not None:
+            streams.started()
+        supervisor = wait.Supervisor(
+            pid,
+            status_fd,
+            wall_s=limits.get("wall_s"),
+            grace_s=limits.get("grace_s", 5.0),
+            terminal=terminal,
+            pumps=() if streams is None else streams.pumps,
+            watch=watch,
+        )
+        outcome = supervisor.run(signal_fd)
+    finally:
+        if terminal >= 0:
+            _take_back(terminal, saved)
+            os.close(terminal)
+        os.close(signal_fd)
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+    return outcome
+
+
+def _terminal_settings(terminal: int) -> Any:
+    import termios
+
+    try:
+        return termios.tcgetattr(terminal)
+    except termios.error:
+        return None
+
+
+def _take_back(terminal: int, saved: Any) -> None:
+    """The caller's job is in the foreground again, if the command's dead group still is."""
+    try:
+        group = os.tcgetpgrp(terminal)
+    except OSError:
+        return  # hung up
+    if group != os.getpgrp():
+        try:
+            if group:
+                os.killpg(group, 0)
+            return  # somebody lives there: the shell has moved on
+        except OSError:
+            pass
+        wait.take_terminal(terminal)
+    if saved is not None:
+        import termios
+
+        blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, {22})  # SIGTTOU
+        try:
+            if termios.tcgetattr(terminal)[3] & termios.ICANON != saved[3] & termios.ICANON:
+                termios.tcsetattr(terminal, termios.TCSADRAIN, saved)  # it died in raw mode
+        except termios.error:
+            pass
+        finally:
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
+
+
+def failed_step(outcome: Outcome) -> SetupFailed | None:
+    """The set-up step that failed, as an error with words."""
+    if outcome["failure"] is None:
+        return None
+    step, code, words, subject = outcome["failure"]
+    where = f" {os.fsdecode(subject)}" if subject else ""
+    del code
+    return SetupFailed(f"could not {step}{where}: {words}", remedy="run 'sbx doctor' to see what this machine allows")

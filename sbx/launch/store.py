@@ -1,0 +1,153 @@
+"""The stored plans: found by a key, valid only while everything they were made from is unchanged.
+
+The store is private to the user and treated as code: an entry that is not ours, or that somebody else could write,
+does not exist. Deleting it at any time only costs time.
+"""
+
+from __future__ import annotations
+
+import _imp
+import marshal
+import os
+import sys
+
+from sbx.version import VERSION
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
+    Environ: TypeAlias = dict[bytes, bytes]
+    Dependency: TypeAlias = tuple[Any, ...]
+
+FORMAT = 1
+
+# Kinds of dependencies
+FILE, ABSENT, DIRECTORY, VARIABLE, LEADS_TO = 1, 2, 3, 4, 5
+
+# Variables that decide where policies are looked for and what rules mean.
+KEY_VARIABLES = (b"HOME", b"XDG_CONFIG_HOME", b"XDG_CACHE_HOME", b"XDG_STATE_HOME", b"XDG_DATA_HOME",
+                 b"SBX_TRUST_WORKSPACE", b"VIRTUAL_ENV")  # fmt: skip
+
+# Options that change nothing of the plan. The values of --env must never be stored.
+NOT_IN_KEY = ("env", "env-all", "json", "report", "no-audit", "no-tty", "verbose")
+
+
+def make_key(options: dict[str, Any], cwd: bytes, environ: Environ) -> bytes:
+    """Everything that selects a plan, as bytes."""
+    chosen = sorted((name, value) for name, value in options.items() if name not in NOT_IN_KEY)
+    variables = tuple(environ.get(name) for name in KEY_VARIABLES)
+    identity = (os.geteuid(), os.getegid(), os.uname().release, sys.implementation.cache_tag, VERSION, sys.prefix)
+    return marshal.dumps((FORMAT, identity, cwd, tuple(chosen), variables))
+
+
+def directory(environ: Environ) -> bytes | None:
+    base = environ.get(b"XDG_CACHE_HOME") or b""
+    if not base.startswith(b"/"):
+        home = environ.get(b"HOME") or b""
+        if not home.startswith(b"/"):
+            return None
+        base = home + b"/.cache"
+    return base + b"/sbx/plans"
+
+
+def file_name(key: bytes) -> bytes:
+    return _imp.source_hash(0x5B78, key).hex().encode()
+
+
+def load(key: bytes, environ: Environ) -> dict[str, Any] | None:
+    """The entry for this key if there is one that may be used."""
+    folder = directory(environ)
+    if folder is None:
+        return None
+    try:
+        above = os.lstat(folder)
+        if above.st_uid != os.geteuid() or above.st_mode & 0o170077 != 0o040000:
+            return None
+        descriptor = os.open(folder + b"/" + file_name(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid() or found.st_mode & 0o170022 != 0o100000:
+            return None
+        data = os.read(descriptor, found.st_size + 1)
+        if len(data) != found.st_size:
+            return None
+        stored_key, dependencies, entry = marshal.loads(data)
+    except (OSError, ValueError, EOFError, TypeError):
+        return None
+    finally:
+        os.close(descriptor)
+    if stored_key != key or not unchanged(dependencies, environ):
+        return None
+    return entry  # type: ignore[no-any-return]
+
+
+def unchanged(dependencies: tuple[Dependency, ...], environ: Environ) -> bool:
+    """A few stats: is everything the plan was made from as it was?"""
+    stat, lstat = os.stat, os.lstat
+    for dependency in dependencies:
+        kind, name = dependency[0], dependency[1]
+        if kind == VARIABLE:
+            if environ.get(name) != dependency[2]:
+                return False
+            continue
+        try:
+            if kind == DIRECTORY:
+                now = lstat(name)
+                if (now.st_mtime_ns, now.st_ino, now.st_dev) != dependency[2]:
+                    return False
+            else:
+                now = stat(name) if kind != ABSENT else lstat(name)
+                if kind == ABSENT:
+                    return False
+                if kind == LEADS_TO:
+                    if (now.st_dev, now.st_ino) != dependency[2]:
+                        return False
+                elif (now.st_mtime_ns, now.st_ino, now.st_dev, now.st_size, now.st_ctime_ns) != dependency[2]:
+                    return False
+        except OSError:
+            if kind != ABSENT:
+                return False
+    return True
+
+
+def save(key: bytes, dependencies: tuple[Dependency, ...], entry: dict[str, Any], environ: Environ) -> bool:
+    """Keep the entry; False where it cannot be kept, which only costs time."""
+    folder = directory(environ)
+    if folder is None:
+        return False
+    try:
+        os.makedirs(os.path.dirname(folder), 0o700, exist_ok=True)
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:
+            pass
+        above = os.lstat(folder)
+        if above.st_uid != os.geteuid() or above.st_mode & 0o170077 != 0o040000:
+            return False
+        final = folder + b"/" + file_name(key)
+        draft = final + b".%d" % os.getpid()
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            data = marshal.dumps((key, dependencies, entry))
+            written = os.write(descriptor, data)
+        finally:
+            os.close(descriptor)
+        if written != len(data):
+            os.unlink(draft)
+            return False
+        os.rename(draft, final)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def forget(key: bytes, environ: Environ) -> None:
+    folder = directory(environ)
+    if folder is not None:
+        try:
+            os.unlink(folder + b"/" + file_name(key))
+        except OSError:
+            pass

@@ -1,0 +1,217 @@
+"""Options, policy files and machine -> a prepared launch, kept for the next time with all it was made from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sbx.backends.capabilities import Capabilities
+from sbx.backends.capability_cache import load_cached
+from sbx.backends.capability_cache import store as remember_capabilities
+from sbx.backends.linux import compile_launch
+from sbx.errors import UsageError
+from sbx.launch import store
+from sbx.model.guarantee import Applied
+from sbx.model.plan import Op, Plan
+from sbx.model.profile import EffectiveProfile, Environment, Limits, Network, NetworkMode, Require
+from sbx.model.source import Source
+from sbx.model.units import BadUnit, parse_count, parse_duration, parse_size
+from sbx.planner import linux as planner
+from sbx.policy.document import Policy, RunRules
+from sbx.policy.layers import effective_profile, load_policy
+
+if TYPE_CHECKING:
+    from sbx.launch.perform import Prepared
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """One run made ready, with the values of each stage it went through."""
+
+    policy: Policy
+    profile: EffectiveProfile
+    plan: Plan
+    prepared: Prepared
+    enforced: dict[str, Applied]
+    dependencies: tuple[tuple[Any, ...], ...] | None  # None: it depends on something that cannot be stamped
+
+
+def option_rules(options: Mapping[str, Any]) -> RunRules:
+    """The command line's part of the policy. A flag beats the profile."""
+    return RunRules(
+        read=tuple(options.get("read", ())),
+        modify=tuple(options.get("modify", ())),
+        deny=tuple(options.get("deny", ())),
+        network=_network(tuple(options.get("net", ()))),
+        env=Environment(),
+        limits=_limits(options),
+        require=Require.PARTIAL if options.get("partial") else None,
+    )
+
+
+def _limits(options: Mapping[str, Any]) -> Limits:
+    kinds = (
+        ("timeout", "wall_s", parse_duration),
+        ("grace", "grace_s", parse_duration),
+        ("cpu", "cpu_s", parse_duration),
+        ("memory", "memory_bytes", parse_size),
+        ("pids", "pids", parse_count),
+        ("nofile", "nofile", parse_count),
+        ("max-stdout", "stdout_bytes", parse_size),
+        ("max-stderr", "stderr_bytes", parse_size),
+    )
+    values: dict[str, Any] = {}
+    for option, field, parse in kinds:
+        if option in options:
+            try:
+                values[field] = parse(options[option])
+            except BadUnit as error:
+                raise UsageError(f"--{option}: {error}") from None
+            # A timeout of 0 switches it off, as with GNU timeout; every other limit of 0 would forbid everything.
+            if field == "wall_s" and values[field] == 0:
+                values[field] = float("inf")
+            elif values[field] == 0 and field in ("cpu_s", "memory_bytes", "pids", "nofile"):
+                raise UsageError(f"--{option} 0 would let nothing run", remedy="give a larger value, or leave it out")
+    return Limits(**values)
+
+
+def _network(entries: tuple[str, ...]) -> Network | None:
+    if not entries:
+        return None
+    source = Source("--net", layer="option")
+    words = {entry for entry in entries if entry in ("none", "host")}
+    if words and len(set(entries)) > 1:
+        raise UsageError(f"--net {words.pop()} stands alone", remedy="name either none, host, or HOST:PORT pairs")
+    if "none" in words:
+        return Network(NetworkMode.NONE, (), source)
+    if "host" in words:
+        return Network(NetworkMode.HOST, (), source)
+    from sbx.network.hosts import parse_rule
+
+    for entry in entries:
+        try:
+            parse_rule(entry)
+        except ValueError as error:
+            raise UsageError(f"--net {entry}: {error}", remedy="write HOST:PORT, none or host") from None
+    return Network(NetworkMode.ALLOW, tuple((entry, source) for entry in entries), source)
+
+
+def capabilities() -> Capabilities:
+    """What was probed before on this machine, or a fresh probe."""
+    found = load_cached()
+    if found is None:
+        from sbx.backends.probe_linux import probe
+
+        found = probe()
+        remember_capabilities(found)
+    return found
+
+
+def working_directory(options: Mapping[str, Any]) -> str:
+    """Where the command starts, really. The policy is looked for from here."""
+    named = options.get("cwd")
+    try:
+        start = os.getcwd()
+    except OSError:
+        if not named or not os.path.isabs(named):
+            raise UsageError("the working directory is gone", remedy="cd to one that exists") from None
+        start = "/"
+    folder = os.path.realpath(os.path.join(start, named)) if named else os.path.realpath(start)
+    if not os.path.isdir(folder):
+        raise UsageError(f"--cwd {named}: no such directory", remedy="name a directory that exists")
+    return folder
+
+
+def compile_run(
+    options: Mapping[str, Any],
+    *,
+    cwd: str,
+    environ: Mapping[str, str],
+    extra: RunRules | None = None,
+    machine: Capabilities | None = None,
+) -> Compiled:
+    """Everything up to the launch. Raises SbxError; nothing was started."""
+    policy = load_policy(cwd, policy_file=options.get("policy"), environ=environ)
+    rules = option_rules(options) if extra is None else extra
+    profile = effective_profile(policy, options.get("profile"), rules)
+    return compile_profile(policy, profile, cwd=cwd, environ=environ, machine=machine)
+
+
+def compile_profile(
+    policy: Policy,
+    profile: EffectiveProfile,
+    *,
+    cwd: str,
+    environ: Mapping[str, str],
+    machine: Capabilities | None = None,
+) -> Compiled:
+    found = capabilities() if machine is None else machine
+    written = [environ["PWD"]] if environ.get("PWD", "").startswith("/") else []
+    plan = planner.plan(
+        profile,
+        cwd,
+        backend="namespaces" if found.backend != "landlock" else "landlock",
+        specials=_specials(policy),
+        paths_as_written=written,
+    )
+    backing = compile_launch(profile, plan, found)
+    return Compiled(policy, profile, plan, backing.prepared, backing.enforced, dependencies(policy, profile, plan))
+
+
+def _specials(policy: Policy) -> tuple[tuple[str, Op], ...]:
+    named = policy.baseline_specials
+    pairs = [(path, Op.PROC) for path in named.proc] + [(path, Op.DEV) for path in named.dev]
+    pairs += [(path, Op.TMPFS) for path in named.tmpfs]
+    return tuple(pairs) or planner.DEFAULT_SPECIALS
+
+
+def dependencies(policy: Policy, profile: EffectiveProfile, plan: Plan) -> tuple[tuple[Any, ...], ...] | None:
+    """What the stored plan has to be compared with before it is used again."""
+    found: list[tuple[Any, ...]] = []
+    dot_git = os.path.join(policy.workspace, ".git")
+    for path in [*(file.path for file in policy.files), *_git_files(dot_git), *_approval(policy)]:
+        try:
+            now = os.stat(path)
+        except OSError:
+            return None
+        stamp = (now.st_mtime_ns, now.st_ino, now.st_dev, now.st_size, now.st_ctime_ns)
+        found.append((store.FILE, os.fsencode(path), stamp))
+    for name, value in profile.variables:
+        found.append((store.VARIABLE, os.fsencode(name), None if value is None else os.fsencode(value)))
+    for prefix, real in profile.resolved:
+        if prefix != real and os.path.exists(prefix):
+            now = os.stat(prefix)
+            found.append((store.LEADS_TO, os.fsencode(prefix), (now.st_dev, now.st_ino)))
+    for looked in plan.looked_at:
+        if looked.mtime_ns < 0:
+            return None
+        found.append((store.DIRECTORY, os.fsencode(looked.path), (looked.mtime_ns, looked.ino, looked.dev)))
+    for missing in (*policy.missing_files, *plan.missing):
+        found.append((store.ABSENT, os.fsencode(missing)))
+    return tuple(found)
+
+
+def _git_files(dot_git: str) -> list[str]:
+    """A `.git` file and the links it leads over: the git folders that the plan grants and protects."""
+    if not os.path.isfile(dot_git):
+        return []
+    from sbx.policy.git import git_folders
+
+    folders = git_folders(os.path.dirname(dot_git))
+    files = [dot_git]
+    for folder in folders.folders if folders is not None else ():
+        files += [path for name in ("gitdir", "commondir") if os.path.isfile(path := os.path.join(folder, name))]
+    return files
+
+
+def _approval(policy: Policy) -> list[str]:
+    """The file that says a person approved the workspace's policy: withdrawing it must be noticed."""
+    from sbx.policy.trust import CONSENT_VARIABLE, approval_key, trust_folder
+
+    last = policy.files[-1]
+    if last.layer != "workspace" or policy.environ.get(CONSENT_VARIABLE) == "1":
+        return []
+    path = os.path.join(trust_folder(policy.environ), approval_key(last.path, last.sha256))
+    return [path] if os.path.exists(path) else []

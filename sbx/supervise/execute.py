@@ -1,0 +1,127 @@
+"""The rest of a run around the launch: streams, limits, proxy, then result, report and audit.
+
+The hot path does without all of this as long as a run is plain; whatever is not plain ends up here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sbx.errors import EXIT_INTERNAL, SbxError
+from sbx.launch.perform import make_run, open_standard_descriptors, perform
+from sbx.model.guarantee import Applied
+from sbx.model.result import Result
+
+if TYPE_CHECKING:
+    from sbx.launch.perform import Prepared
+    from sbx.launch.start import Run
+    from sbx.launch.streams import Streams
+    from sbx.launch.wait import Outcome
+
+DEFAULT_CAPTURE_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class Done:
+    """A run that is over, with everything a report may want to say of it."""
+
+    prepared: Prepared
+    options: dict[str, Any]
+    command: list[str]
+    run: Run
+    outcome: Outcome
+    streams: Streams | None = None
+    began: float = 0.0
+    network: tuple[dict[str, Any], ...] = ()
+    notes: list[str] = field(default_factory=list)
+    pids_peak: int = 0
+    environ: dict[bytes, bytes] = field(default_factory=dict)
+
+
+def execute(prepared: Prepared, options: dict[str, Any], command: list[str], environ: dict[bytes, bytes]) -> Done:
+    """Run it from the command line: the caller's own descriptors, unless something has to look at them."""
+    from sbx.supervise.limits import LimitKeeper
+
+    open_standard_descriptors()
+    run = make_run(
+        prepared,
+        {
+            "command": command,
+            "environ": environ,
+            "extra_env": tuple(options.get("env", ())),
+            "env_all": bool(options.get("env-all")),
+            "use_terminal": "no-tty" not in options,
+        },
+    )
+    began = time.time()
+    streams = open_streams(prepared, options, run)
+    with LimitKeeper(prepared) as keeper:
+        run["cgroup_fd"] = keeper.cgroup_fd
+        try:
+            outcome = perform(prepared, run, streams=streams, watch=keeper.watch)
+        except BaseException:
+            if streams is not None:
+                streams.close()
+            raise
+        keeper.settle(outcome)
+    return Done(prepared, options, command, run, outcome, streams, began, environ=environ, pids_peak=keeper.pids_peak)
+
+
+def open_streams(prepared: Prepared, options: dict[str, Any], run: Run) -> Streams | None:
+    """Pipes only where a cap or a record needs them; a terminal stays a terminal."""
+    limits = prepared["limits"]
+    caps = [limits.get("stdout_bytes"), limits.get("stderr_bytes")]
+    wants_capture = "json" in options
+    capture = [DEFAULT_CAPTURE_BYTES if wants_capture and not os.isatty(number) else 0 for number in (1, 2)]
+    if caps == [None, None] and capture == [0, 0]:
+        return None
+    from sbx.launch.streams import Streams
+
+    streams = Streams(caps=(caps[0], caps[1]), capture=(capture[0], capture[1]))
+    run["streams"] = streams.child
+    if any(caps[number - 1] is not None and os.isatty(number) for number in (1, 2)):
+        run["foreground"] = run["foreground"] and os.isatty(0) and streams.child[1] == 1
+    return streams
+
+
+def finish(done: Done) -> int:
+    """Result, JSON, audit, report. Returns the exit code of `sbx run`."""
+    from sbx import audit
+    from sbx.report.run import report
+    from sbx.supervise.result import make_result, write_json
+
+    result = make_result(done)
+    code = result.rc
+    if "json" in done.options:
+        try:
+            write_json(result, done.options["json"])
+        except SbxError as error:
+            print(f"sbx: {error}", file=sys.stderr)
+            code = code or EXIT_INTERNAL
+    if "no-audit" not in done.options:
+        audit.record(result, done)
+    report(result, done)
+    return code
+
+
+def record_failure(error: SbxError, options: dict[str, Any], command: list[str]) -> None:
+    """Nothing was run: the JSON and the audit log say so all the same."""
+    from sbx import audit
+    from sbx.supervise.result import failed_result, write_json
+
+    result: Result = failed_result(error, options, command)
+    if "json" in options:
+        try:
+            write_json(result, options["json"])
+        except SbxError as trouble:
+            print(f"sbx: {trouble}", file=sys.stderr)
+    if "no-audit" not in options:
+        audit.record_unavailable(result, error)
+
+
+def enforced_of(prepared: Prepared) -> dict[str, Applied]:
+    return {name: Applied(requested, applied, details) for name, requested, applied, details in prepared["enforced"]}
