@@ -1,0 +1,72 @@
+"""What change would allow it: a line for the right file, an option for one run, or why nothing can."""
+
+from __future__ import annotations
+
+import os
+
+from sbx.model.glob import escape, split_path
+from sbx.report.words import visible
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sbx.report.view import Row, View
+
+    Change = tuple[str, str]  # kind (policy, option, none) and text
+
+# Denies come after every profile: no rule of a profile or an option can follow them.
+FINAL = ("shipped deny", "deny", "always")
+
+
+def changes(view: View, location: str, denied: Sequence[tuple[str, Row | None]]) -> tuple[Change, ...]:
+    """What would lift each denial. `denied` names the lists that denied, each with the rule that decided."""
+    final = [row for _, row in denied if row is not None and row.origin in FINAL]
+    if final:
+        return tuple(dict.fromkeys(_lift_deny(row) for row in final))
+    rule = rule_for(view, location)
+    keys = [name for name, _ in denied]
+    option = "--modify" if "modify" in keys else "--read"
+    quoted = "'" + rule.replace("'", "'\\''") + "'"
+    return (_policy_line(view, keys, rule), ("option", f"for one run: sbx run {option} {quoted}"))
+
+
+def rule_for(view: View, location: str) -> str:
+    """The narrowest rule that names this place, as a person would write it."""
+    names = split_path(location)
+    text = escape(location)
+    for folder, prefix in ((view.workspace, "."), (view.home, "~")):
+        start = split_path(folder)
+        if folder and start and names[: len(start)] == start:
+            text = "/".join((prefix, *(escape(name) for name in names[len(start) :])))
+            break
+    is_folder = os.path.isdir(location)
+    return f"{text.rstrip('/')}/**" if is_folder else text
+
+
+def _policy_line(view: View, keys: Sequence[str], rule: str) -> Change:
+    quoted = '"' + rule.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    lines = ", ".join(f"{key}: [{quoted}]" for key in keys)
+    file, line, layer = view.profile_place
+    if layer in ("workspace", "user", "system") and file:
+        added = " and ".join(keys)
+        return ("policy", f"add {quoted} at the end of {added} of profile {view.name} in {file}:{line}")
+    target = view.workspace_file or os.path.join(view.workspace, "sbx.yaml")
+    new = "" if view.workspace_file else " (made by 'sbx init')"
+    return ("policy", f"in {target}{new}: fsProfiles: {{{view.name}: {{extends: {view.name}, {lines}}}}}")
+
+
+def _lift_deny(row: Row) -> Change:
+    text = visible(row.text)
+    where = f"{row.file}:{row.line}" if row.line else row.file
+    if row.origin == "always":
+        return ("none", "cannot be undone: sbx protects its own files and the policy files in force")
+    if row.origin == "shipped deny":
+        return (
+            "policy",
+            f"{text} is a deny that comes with sbx and no profile can undo; "
+            "only 'shippedDenies: false' in your own or the system's policy drops all of them",
+        )
+    if row.layer == "option":
+        return ("option", f"leave out {row.file} {text.removeprefix('!')}")
+    return ("policy", f"cannot be undone by a profile: remove or narrow the deny {text} in {where}")

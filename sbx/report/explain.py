@@ -1,0 +1,219 @@
+"""Why a path is allowed or denied: the answer as a value, and its plain and JSON forms.
+
+Built-in modules only, as far as plain output needs them. The terminal form is in report/explain_terminal.py.
+"""
+
+from __future__ import annotations
+
+import os
+
+from sbx.model.glob import split_path
+from sbx.model.location import real_location
+from sbx.model.verdict import MODIFY, READ, consult
+from sbx.report.change import changes
+from sbx.report.view import Row
+from sbx.report.words import place_of, visible
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from sbx.report.view import View
+
+ACCESS_NAMES = ("read", "modify", "exec")
+JSON_VERSION = 1
+
+
+class Listed:
+    """What one rule list says: the rows that matched, in order, and the one that decides."""
+
+    __slots__ = ("allowed", "matches", "name", "winner")
+
+    def __init__(self, name: str, allowed: bool, winner: Row | None, matches: tuple[Row, ...]) -> None:
+        self.name = name
+        self.allowed = allowed
+        self.winner = winner
+        self.matches = matches
+
+
+class Verdict:
+    """The verdict on one path for one access: each list that was asked, and what would change the outcome."""
+
+    __slots__ = ("access", "allowed", "changes", "lists")
+
+    def __init__(self, access: str, lists: tuple[Listed, ...], change: tuple[tuple[str, str], ...]) -> None:
+        self.access = access
+        self.lists = lists
+        self.allowed = bool(lists) and all(each.allowed for each in lists)
+        self.changes = change  # (kind, text) with kind policy | option | none
+
+    @property
+    def failed(self) -> Listed | None:
+        return next((each for each in self.lists if not each.allowed), None)
+
+    @property
+    def deciding(self) -> Listed | None:
+        """The list whose winner decided: the first that denied, else the access's own."""
+        return self.failed or (self.lists[-1] if self.lists else None)
+
+
+class Answer:
+    """Everything explain says about one path."""
+
+    __slots__ = ("location", "notes", "path", "verdicts")
+
+    def __init__(self, path: str, location: str | None, verdicts: tuple[Verdict, ...], notes: tuple[str, ...]) -> None:
+        self.path = path
+        self.location = location
+        self.verdicts = verdicts
+        self.notes = notes
+
+    @property
+    def allowed(self) -> bool:
+        return all(verdict.allowed for verdict in self.verdicts)
+
+
+def explain(view: View, path: str, accesses: Sequence[int], cwd: str) -> Answer:
+    """Relative paths start at `cwd`."""
+    location = real_location(path, cwd)
+    if location is None:
+        loop = (("none", "its symlinks form a loop, which nothing can follow: remove the loop"),)
+        return Answer(path, None, tuple(Verdict(ACCESS_NAMES[access], (), loop) for access in accesses), ())
+    names = split_path(location)
+    verdicts = tuple(_verdict(view, location, names, access) for access in accesses)
+    return Answer(path, location, verdicts, _notes(view, location))
+
+
+def _verdict(view: View, location: str, names: tuple[str, ...], access: int) -> Verdict:
+    lists = []
+    for position, allowed, winner, matched in consult(view.judge, access, names):
+        rules = view.rows[position] or ()
+        rows = {index: Row(rules[index]) for index in matched}
+        lists.append(Listed(ACCESS_NAMES[position], allowed, rows.get(winner), tuple(rows.values())))
+    denied = [(each.name, each.winner) for each in lists if not each.allowed]
+    return Verdict(ACCESS_NAMES[access], tuple(lists), changes(view, location, denied) if denied else ())
+
+
+def _notes(view: View, location: str) -> tuple[str, ...]:
+    names = split_path(location)
+    workspace = split_path(view.workspace)
+    if names[: len(workspace)] == workspace:
+        return ()
+    for folder in view.private:
+        start = split_path(folder)
+        if names[: len(start)] == start:
+            return (f"the command sees a private, empty {folder}: not what is there outside",)
+    return ()
+
+
+def how(row: Row | None) -> str:
+    """How this machine enforces the rule that decided; empty when nothing is known about it."""
+    if row is None:
+        return "exact: what no rule names does not exist for the command"
+    guarantee = row.guarantee
+    if guarantee is None:
+        return ""
+    exactness, mechanism, note = guarantee
+    return f"{exactness}: {mechanism}" + (f" ({note})" if note else "")
+
+
+def plain_lines(view: View, answers: Iterable[Answer], cwd: str) -> list[str]:
+    """One line per fact, each starting with the path, for logs and grep."""
+    lines: list[str] = []
+    for answer in answers:
+        head = visible(answer.path)
+        if answer.location is not None and answer.location != os.path.normpath(os.path.join(cwd, answer.path)):
+            lines.append(f"{head}: is really {visible(answer.location)}")
+        lines += [f"{head}: note: {note}" for note in answer.notes]
+        for verdict in answer.verdicts:
+            lines += [f"{head}: {verdict.access}: {fact}" for fact in _facts(verdict, cwd)]
+    return lines
+
+
+def _facts(verdict: Verdict, cwd: str) -> list[str]:
+    word = "allowed" if verdict.allowed else "denied"
+    failed = verdict.failed
+    if failed is not None and failed.name != verdict.access:
+        word += f" (it may not be {'read' if failed.name == 'read' else failed.name})"
+    facts = [word]
+    for each in verdict.lists:
+        own = "" if each.name == verdict.access else f" in the {each.name} list"
+        for row in each.matches:
+            decides = row is each.winner and each is verdict.deciding
+            facts.append(f"{'decided by' if decides else 'matched'} {rule_words(row, cwd)}{own}")
+        if each.winner is None:
+            facts.append(f"no rule matched{own}, which is a denial")
+    deciding = verdict.deciding
+    enforced = how(deciding.winner) if deciding is not None else ""
+    if enforced:
+        facts.append(f"enforced {visible(enforced)}")
+    facts += [f"change: {visible(text)}" for _, text in verdict.changes]
+    return facts
+
+
+def rule_words(row: Row, cwd: str) -> str:
+    return f"{visible(row.text)} ({place_of(row.file, row.line, cwd)}, {row.origin})"
+
+
+def to_json(view: View, answers: Iterable[Answer]) -> dict[str, Any]:
+    listed = list(answers)
+    return {
+        "version": JSON_VERSION,
+        "profile": view.name,
+        "workspace": view.workspace,
+        "allowed": all(answer.allowed for answer in listed),
+        "paths": [
+            {
+                "path": answer.path,
+                "location": answer.location,
+                "allowed": answer.allowed,
+                "notes": list(answer.notes),
+                "verdicts": [_verdict_json(verdict) for verdict in answer.verdicts],
+            }
+            for answer in listed
+        ],
+    }
+
+
+def _verdict_json(verdict: Verdict) -> dict[str, Any]:
+    deciding = verdict.deciding
+    winner = None if deciding is None else deciding.winner
+    return {
+        "access": verdict.access,
+        "allowed": verdict.allowed,
+        "failed": None if verdict.failed is None else verdict.failed.name,
+        "decided_by": None if winner is None else _row_json(winner),
+        "lists": [
+            {
+                "name": each.name,
+                "allowed": each.allowed,
+                "matches": [{**_row_json(row), "decides": row is each.winner} for row in each.matches],
+            }
+            for each in verdict.lists
+        ],
+        "enforced": _guarantee_json(winner),
+        "changes": [{"kind": kind, "text": text} for kind, text in verdict.changes],
+    }
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    return {
+        "rule": row.text,
+        "negated": row.negated,
+        "origin": row.origin,
+        "file": row.file,
+        "line": row.line,
+        "column": row.column,
+        "layer": row.layer,
+    }
+
+
+def _guarantee_json(row: Row | None) -> dict[str, str] | None:
+    guarantee = None if row is None else row.guarantee
+    if guarantee is None:
+        return None
+    return {"exactness": guarantee[0], "mechanism": guarantee[1], "note": guarantee[2]}
+
+
+ACCESSES = (READ, MODIFY)  # what is explained when nothing narrower is asked

@@ -1,0 +1,111 @@
+"""A profile as explain needs it: plain tuples that `marshal` can store, so that an unchanged policy explains fast.
+
+Built once from the EffectiveProfile, then loaded again without dataclasses, enum or YAML. The verdict itself comes
+from `model.verdict.consult`, as everywhere.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, TypeAlias
+
+    from sbx.model.plan import RuleGuarantee
+    from sbx.model.profile import EffectiveProfile
+    from sbx.model.rules import Rule
+    from sbx.model.verdict import Judge
+    from sbx.policy.document import Policy
+
+    # how exactly, by what mechanism, note
+    Guarantee: TypeAlias = tuple[str, str, str]
+    # text with its sign, negated, origin, file, line, column, layer, guarantee
+    Stored: TypeAlias = tuple[str, bool, str, str, int, int, str, Guarantee | None]
+
+FORMAT = 1
+
+
+class Row:
+    """One rule with its place, made from the stored form when it matched something."""
+
+    __slots__ = ("column", "file", "guarantee", "layer", "line", "negated", "origin", "text")
+
+    def __init__(self, stored: Stored) -> None:
+        self.text, self.negated, self.origin, self.file, self.line, self.column, self.layer, self.guarantee = stored
+
+
+class View:
+    """The rule lists of one profile with their places, and what advice needs to know about the policy."""
+
+    __slots__ = (
+        "description",
+        "home",
+        "judge",
+        "name",
+        "private",
+        "profile_place",
+        "rows",
+        "workspace",
+        "workspace_file",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        workspace: str,
+        home: str,
+        profile_place: tuple[str, int, str],  # file, line, layer
+        workspace_file: str,
+        rows: tuple[tuple[Stored, ...], tuple[Stored, ...], tuple[Stored, ...] | None],
+        judge: Judge,
+        private: tuple[str, ...],  # folders that the command gets empty and for itself
+    ) -> None:
+        self.name = name
+        self.description = description
+        self.workspace = workspace
+        self.home = home
+        self.profile_place = profile_place
+        self.workspace_file = workspace_file
+        self.rows = rows
+        self.judge = judge
+        self.private = private
+
+    def entry(self) -> dict[str, Any]:
+        return {"format": FORMAT, **{name: getattr(self, name) for name in self.__slots__}}
+
+
+def from_entry(entry: dict[str, Any]) -> View | None:
+    """The stored view, or None for one that another version wrote."""
+    if entry.get("format") != FORMAT:
+        return None
+    return View(**{name: value for name, value in entry.items() if name != "format"})
+
+
+def view_of(profile: EffectiveProfile, policy: Policy, guarantees: Iterable[RuleGuarantee] = ()) -> View:
+    """`guarantees` says how this machine enforces each rule; without it, nothing is said about enforcement."""
+    known = {(each.access, each.rule, each.place): each for each in guarantees}
+
+    def row(rule: Rule) -> Stored:
+        source = rule.source
+        found = known.get((rule.access.value, str(rule), source.place))
+        guarantee = None if found is None else (found.exactness.value, found.mechanism, found.note)
+        at = (source.file, source.line, source.column, source.layer)
+        return (str(rule), rule.negated, rule.origin.value, *at, guarantee)
+
+    source = profile.source
+    return View(
+        name=profile.name,
+        description=profile.description,
+        workspace=profile.workspace,
+        home=dict(profile.variables).get("HOME") or "",
+        profile_place=("", 0, "") if source is None else (source.file, source.line, source.layer),
+        workspace_file=policy.workspace_file or "",
+        rows=(
+            tuple(map(row, profile.read)),
+            tuple(map(row, profile.modify)),
+            None if profile.exec is None else tuple(map(row, profile.exec)),
+        ),
+        judge=profile.judge,
+        private=policy.baseline_specials.tmpfs,
+    )
