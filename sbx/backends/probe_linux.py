@@ -50,7 +50,7 @@ def probe() -> Capabilities:
     facts = gather_facts()
     found: dict[str, int] = {}
     if supported_machine():
-        for attempt in (_try_namespaces, _try_landlock, _try_seccomp, _try_calls):
+        for attempt in (_try_namespaces, _try_landlock, _try_seccomp):
             found.update(_in_child(attempt))
     cgroup = probe_cgroup()
     works = {name: found.get(name) == 0 for name in (*NAMESPACES, *PRIVATE_ROOT, "mount_api")}
@@ -266,12 +266,9 @@ def _try_landlock(tell: Tell) -> None:
         landlock.restrict_self(landlock.create_ruleset(*landlock.handled(abi)))
         _expect(errno.EACCES, lambda: os.open("/", os.O_RDONLY | os.O_DIRECTORY))
 
-    _step(tell, "landlock", restrict)
-
-
-def _try_calls(tell: Tell) -> None:
     _step(tell, "pidfd", lambda: process.pidfd_open(os.getpid()))
     _step(tell, "close_range", lambda: process.close_range(1 << 20, 1 << 20))
+    _step(tell, "landlock", restrict)
 
 
 def _answering(name: str, action: int) -> bytes:
