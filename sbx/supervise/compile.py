@@ -148,16 +148,22 @@ def compile_profile(
     machine: Capabilities | None = None,
 ) -> Compiled:
     found = capabilities() if machine is None else machine
-    written = [environ["PWD"]] if environ.get("PWD", "").startswith("/") else []
-    plan = planner.plan(
-        profile,
-        cwd,
-        backend="namespaces" if found.backend != "landlock" else "landlock",
-        specials=_specials(policy),
-        paths_as_written=written,
-    )
+    plan = plan_for(policy, profile, cwd=cwd, environ=environ, machine=found)
     backing = compile_launch(profile, plan, found)
     return Compiled(policy, profile, plan, backing.prepared, backing.enforced, dependencies(policy, profile, plan))
+
+
+def plan_for(
+    policy: Policy, profile: EffectiveProfile, *, cwd: str, environ: Mapping[str, str], machine: Capabilities
+) -> Plan:
+    """What this machine would do; also what `explain` reads off how exactly each rule holds."""
+    return planner.plan(
+        profile,
+        cwd,
+        backend="namespaces" if machine.backend != "landlock" else "landlock",
+        specials=_specials(policy),
+        paths_as_written=[environ["PWD"]] if environ.get("PWD", "").startswith("/") else [],
+    )
 
 
 def _specials(policy: Policy) -> tuple[tuple[str, Op], ...]:
@@ -170,8 +176,14 @@ def _specials(policy: Policy) -> tuple[tuple[str, Op], ...]:
 def dependencies(policy: Policy, profile: EffectiveProfile, plan: Plan) -> tuple[tuple[Any, ...], ...] | None:
     """What the stored plan has to be compared with before it is used again."""
     found: list[tuple[Any, ...]] = []
+    for file in policy.files:
+        if file.racy:
+            return None
+        seen = file.stamp  # of the bytes that were parsed: a stat now could describe a newer file
+        stamp = (seen.mtime_ns, seen.ino, seen.dev, seen.size, seen.ctime_ns)
+        found.append((store.FILE, os.fsencode(file.path), stamp))
     dot_git = os.path.join(policy.workspace, ".git")
-    for path in [*(file.path for file in policy.files), *_git_files(dot_git), *_approval(policy)]:
+    for path in [*_git_files(dot_git), *_approval(policy)]:
         try:
             now = os.stat(path)
         except OSError:
