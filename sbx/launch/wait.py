@@ -20,6 +20,7 @@ from sbx.launch.inside import (
     FAILED,
     SIGCONT,
     SIGKILL,
+    SIGSTOP,
     SIGTERM,
     SIGTSTP,
     SIGTTOU,
@@ -35,14 +36,23 @@ if TYPE_CHECKING:
     class Pump(Protocol):
         """A stream that the supervisor looks at on its way."""
 
+        failure: tuple[str, int, str, bytes] | None  # of sbx's own, ends the run
+
         @property
-        def fd(self) -> int: ...
+        def fd(self) -> int:
+            """What to wait for now: it changes while the other side is slow."""
+
+        @property
+        def events(self) -> int: ...
 
         def ready(self) -> bool:
             """Move what is there; False at the end of the stream."""
 
-        def finish(self) -> None:
-            """The command is gone: move what is left without waiting for more."""
+        def finish(self) -> bool:
+            """The command is gone: move what is left. False while the other side must be waited for."""
+
+        def give_up(self) -> None:
+            """Leave the rest."""
 
     class Outcome(TypedDict):
         started: bool
@@ -81,12 +91,13 @@ class Supervisor:
         self.status_fd = status_fd
         self.grace_s = grace_s
         self.terminal = terminal
-        self.pumps = {pump.fd: pump for pump in pumps}
+        self.pumps = pumps
         self.watch = watch
         self.watch_interval_s = watch_interval_s
         self.cancel_fd = cancel_fd
         self.began = time.monotonic()
         self.deadline = None if wall_s is None else self.began + wall_s
+        self.delivered_by = self.deadline
         self.kill_at: float | None = None
         self.next_watch = self.began
         self.pending = b""
@@ -99,9 +110,13 @@ class Supervisor:
     def run(self, signal_fd: int = -1) -> Outcome:
         """Until pid 1 inside is gone, and with it everything that it ever started."""
         poll = select.poll()
-        for descriptor in (self.status_fd, signal_fd, self.cancel_fd, *self.pumps):
+        for descriptor in (self.status_fd, signal_fd, self.cancel_fd):
             if descriptor >= 0:
                 poll.register(descriptor, select.POLLIN)
+        waiting: dict[int, Pump] = {}
+        for pump in self.pumps:
+            waiting[pump.fd] = pump
+            poll.register(pump.fd, pump.events)
         while self.open:
             for descriptor, _event in poll.poll(self._patience_ms()):
                 if descriptor == self.status_fd:
@@ -111,15 +126,59 @@ class Supervisor:
                 elif descriptor == self.cancel_fd:
                     poll.unregister(self.cancel_fd)
                     self.stop(SIGTERM)
-                elif not self.pumps[descriptor].ready():
+                else:
                     poll.unregister(descriptor)
+                    self._pump(waiting.pop(descriptor), poll, waiting)
             self._clock()
         os.close(self.status_fd)
         os.waitpid(self.pid, 0)  # returns when the pid namespace is empty
-        for pump in self.pumps.values():
-            pump.finish()
+        self._deliver(signal_fd)
         self.outcome["duration_s"] = time.monotonic() - self.began
         return self.outcome
+
+    def _pump(self, pump: Pump, poll: select.poll, waiting: dict[int, Pump]) -> None:
+        if pump.ready():
+            waiting[pump.fd] = pump
+            poll.register(pump.fd, pump.events)
+        elif pump.failure is not None and self.outcome["failure"] is None:
+            self.outcome["failure"] = pump.failure
+            self.kill()
+
+    def _deliver(self, signal_fd: int) -> None:
+        """The command is gone; what it wrote still belongs to the caller, who may read slowly or not at all.
+
+        As long as the command itself could have waited for them: until the deadline, or for the grace period when it
+        was stopped, or until sbx is told to stop.
+        """
+        left = [pump for pump in self.pumps if not pump.finish()]
+        if self.outcome["timed_out"] or self.outcome["killed"] or self.outcome["stop_signal"] is not None:
+            self.delivered_by = time.monotonic() + self.grace_s
+        while left:
+            poll = select.poll()
+            for descriptor in (signal_fd, self.cancel_fd):
+                if descriptor >= 0:
+                    poll.register(descriptor, select.POLLIN)
+            for pump in left:
+                poll.register(pump.fd, pump.events)
+            events = poll.poll(_until_ms(self.delivered_by))
+            late = not events and time.monotonic() >= (self.delivered_by or 0.0)
+            if late or self._told_to_stop(signal_fd, events):
+                for pump in left:
+                    pump.give_up()
+                return
+            left = [pump for pump in left if not pump.finish()]
+
+    def _told_to_stop(self, signal_fd: int, events: list[tuple[int, int]]) -> bool:
+        for descriptor, _ in events:
+            if descriptor == self.cancel_fd:
+                return True
+            if descriptor == signal_fd:
+                numbers = _read_signals(signal_fd)
+                if any(number in STOPPING for number in numbers):
+                    return True
+                if SIGTSTP in numbers:
+                    os.kill(os.getpid(), SIGSTOP)
+        return False
 
     def stop(self, number: int) -> None:
         """Ask the whole group, and wait no longer than the grace period for the answer."""
@@ -142,9 +201,7 @@ class Supervisor:
         times = [when for when in (self.deadline, self.kill_at) if when is not None]
         if self.watch is not None:
             times.append(self.next_watch)
-        if not times:
-            return None
-        return max(0, int((min(times) - time.monotonic()) * 1000) + 1)
+        return _until_ms(min(times) if times else None)
 
     def _clock(self) -> None:
         now = time.monotonic()
@@ -219,12 +276,7 @@ class Supervisor:
             return False
 
     def _signals(self, signal_fd: int) -> None:
-        try:
-            data = os.read(signal_fd, SIGNALFD_SIZE * 16)
-        except BlockingIOError:
-            return
-        for at in range(0, len(data), SIGNALFD_SIZE):
-            number = int.from_bytes(data[at : at + 4], "little")
+        for number in _read_signals(signal_fd):
             if number in STOPPING:
                 if self.outcome["stop_signal"] is None:
                     self.outcome["stop_signal"] = number
@@ -232,12 +284,25 @@ class Supervisor:
             elif number == SIGTSTP:
                 self._send(SIGTSTP)
                 if self.terminal < 0:
-                    os.kill(os.getpid(), 19)
+                    os.kill(os.getpid(), SIGSTOP)
                     self._send(SIGCONT)
             elif number == SIGCONT:
                 self._send(SIGCONT)
             else:
                 self._send(number)
+
+
+def _until_ms(when: float | None) -> int | None:
+    """For poll(), which counts in 31 bits: a limit of months is waited for in pieces."""
+    return None if when is None else min(max(0, int((when - time.monotonic()) * 1000) + 1), 1 << 30)
+
+
+def _read_signals(signal_fd: int) -> list[int]:
+    try:
+        data = os.read(signal_fd, SIGNALFD_SIZE * 16)
+    except BlockingIOError:
+        return []
+    return [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), SIGNALFD_SIZE)]
 
 
 def take_terminal(terminal: int) -> None:
