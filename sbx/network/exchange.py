@@ -47,7 +47,7 @@ class Exchange:
     def deadline(self) -> float:
         return self._deadline if self._dial is None else self._dial.deadline
 
-    # -- one request ------------------------------------------------------------------------------------------------
+    # -- one request --
 
     def _begin(self) -> None:
         """Start on the next request if its head is there."""
@@ -109,7 +109,7 @@ class Exchange:
         self._to_upstream = self._response.send(forwarded) or b""
         self._ready()
 
-    # -- moving -----------------------------------------------------------------------------------------------------
+    # -- moving --
 
     def _ready(self) -> None:
         """Something can be read or written: do all that can be done, then say what to wait for."""
@@ -267,7 +267,7 @@ class Exchange:
             self._to_upstream = b""
         return True
 
-    # -- states -----------------------------------------------------------------------------------------------------
+    # -- states --
 
     def _wants_body(self) -> bool:
         return (
@@ -309,7 +309,7 @@ class Exchange:
         elif ended:
             self._close()
 
-    # -- ends -------------------------------------------------------------------------------------------------------
+    # -- ends --
 
     def _fail(self, status: int, reason: str) -> None:
         if self._answered:

@@ -88,7 +88,10 @@ def parse_rule(text: str, source: Source | None = None) -> HostRule:
     for mark, advice in (("://", "without the scheme"), ("/", "without a path"), ("@", "without a user")):
         if mark in text:
             raise ValueError(f"network rule {text!r}: write it as HOST:PORT, {advice}")
-    host_text, port_text = _split_port(text)
+    try:
+        host_text, port_text = _split_port(text)
+    except ValueError as error:
+        raise ValueError(f"network rule {text!r}: {error}") from None
     if port_text is None:
         raise ValueError(f"network rule {text!r} needs a port, such as {text}:443")
     if port_text == "*":

@@ -22,7 +22,7 @@ _HOP_BY_HOP = frozenset(
     b"connection proxy-connection keep-alive te trailer upgrade proxy-authenticate proxy-authorization "
     b"transfer-encoding host".split()
 )
-_LONE_CONTROL = re.compile(rb"\r(?!\n)|(?<!\r)\n|\0")
+_LONE_CONTROL = re.compile(rb"\r(?!\n|\Z)|(?<!\r)\n|\0")
 _FOLDED = re.compile(rb"\r\n[ \t]")
 _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:([^\r]*)", re.IGNORECASE)
 _CODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:([^\r]*)", re.IGNORECASE)
@@ -40,11 +40,10 @@ class BadRequest(Exception):
 def find_head(buffer: bytes, max_bytes: int) -> int:
     """The length of the first head in the buffer, or 0 while it is incomplete."""
     end = buffer.find(END_OF_HEAD)
-    if max(end, 0 if end >= 0 else len(buffer)) > max_bytes:
+    if (end if end >= 0 else len(buffer)) > max_bytes:
         raise BadRequest(431, f"the request header is larger than {max_bytes} bytes")
-    # The last byte may be the first half of a line end that is still under way.
-    lone = _LONE_CONTROL.search(buffer, 0, end if end >= 0 else max(0, len(buffer) - 1))
-    if lone is not None:
+    # A return as the very last byte is the first half of a line end that is still under way.
+    if _LONE_CONTROL.search(buffer, 0, end + len(END_OF_HEAD) if end >= 0 else len(buffer)):
         raise BadRequest(400, "the request header has a carriage return, newline or NUL on its own")
     return end + len(END_OF_HEAD) if end >= 0 else 0
 
@@ -73,6 +72,8 @@ def read_request(data: bytes, head_length: int, max_bytes: int) -> tuple[h11.Con
         raise BadRequest(error.error_status_hint or 400, f"not a valid HTTP request: {error}") from None
     if not isinstance(request, h11.Request):
         raise BadRequest(400, "not a valid HTTP request")
+    if request.http_version not in (b"1.0", b"1.1"):
+        raise BadRequest(400, "only HTTP/1.0 and HTTP/1.1 are served")
     return connection, request
 
 

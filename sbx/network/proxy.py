@@ -103,6 +103,7 @@ class Proxy:
             else:
                 try:
                     sock.send(_BUSY)
+                    sock.recv(65536)  # unread input would turn the close into a reset
                 except OSError:
                     pass
                 sock.close()
