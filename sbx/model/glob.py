@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SPECIAL = "*?[]{}\\!"
 MAX_ALTERNATIVES = 256  # of one component: `{a,b}{a,b}…` doubles each time
+MAX_BRACES = 16  # of one component: the expansion recurses into each
+_SPECIAL = frozenset(SPECIAL)
 
 
 class BadGlob(ValueError):
@@ -48,11 +50,10 @@ def parse(text: str) -> Pattern:
         if piece in ("", "."):
             continue
         component = ANY_DEPTH if piece == "**" else _component(piece)
-        if component == ".." and components:
-            if not isinstance(components[-1], str):
-                raise BadGlob("'..' cannot follow a wildcard: write the path without it")
-            # Kept as a name: the caller resolves the fixed prefix against the file system, where `..` after a
-            # symlink means the target's parent.
+        # After a name it is kept as a name: the caller resolves the fixed prefix against the file system, where `..`
+        # after a symlink means the target's parent.
+        if component == ".." and components and not isinstance(components[-1], str):
+            raise BadGlob("'..' cannot follow a wildcard: write the path without it")
         if component == ANY_DEPTH and components and components[-1] == ANY_DEPTH:
             continue
         components.append(component)
@@ -85,6 +86,10 @@ def _split(text: str) -> list[str]:
 
 
 def _component(piece: str) -> Component:
+    if _SPECIAL.isdisjoint(piece):
+        return piece
+    if piece.count("{") > MAX_BRACES:
+        raise BadGlob(f"more than {MAX_BRACES} braces in one name: split the rule")
     alternatives = _braces(piece)
     parsed = tuple(_tokens(alternative) for alternative in alternatives)
     if len(parsed) == 1:
@@ -128,7 +133,7 @@ def _braces(piece: str) -> list[str]:
         raise BadGlob("'{' is not closed: write {a,b} within one path component, or '\\{' for a plain one")
     edges = [start, *commas, end]
     expanded: list[str] = []
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in zip(edges[:-1], edges[1:], strict=True):
         for middle in _braces(piece[low + 1 : high]):
             for tail in _braces(piece[end + 1 :]):
                 expanded.append(piece[:start] + middle + tail)
@@ -269,27 +274,34 @@ def match(pattern: Pattern, names: Sequence[str]) -> bool:
         return False
     if last != ANY_DEPTH and (not names or not match_name(last, names[-1])):
         return False
-    return _match(pattern, 0, names, 0)
+    return _match(pattern, names)
 
 
-def _match(pattern: Pattern, at: int, names: Sequence[str], index: int) -> bool:
+def _match(pattern: Pattern, names: Sequence[str]) -> bool:
+    """Greedy with one backtrack point: what stands between two `**` may as well match as early as it can."""
     size, count = len(pattern), len(names)
-    while at < size:
-        component = pattern[at]
-        if component == ANY_DEPTH:
-            at += 1
-            if at == size:
-                return True
-            if ANY_DEPTH not in pattern[at:]:
-                # Only one start is possible: the rest must be the path's end.
-                start = count - (size - at)
-                return start >= index and _match(pattern, at, names, start)
-            return any(_match(pattern, at, names, start) for start in range(index, count + 1))
-        if index >= count or not match_name(component, names[index]):
+    at, index = 0, 0
+    resume_at, resume_index = -1, 0
+    while index < count:
+        if at < size:
+            component = pattern[at]
+            if component == ANY_DEPTH:
+                at += 1
+                if at == size:
+                    return True
+                resume_at, resume_index = at, index
+                continue
+            if match_name(component, names[index]):
+                at += 1
+                index += 1
+                continue
+        if resume_at < 0:
             return False
+        resume_index += 1
+        at, index = resume_at, resume_index
+    while at < size and pattern[at] == ANY_DEPTH:
         at += 1
-        index += 1
-    return index == count
+    return at == size
 
 
 def match_name(component: Component, name: str) -> bool:

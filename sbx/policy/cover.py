@@ -8,7 +8,6 @@ not see is a cover made of several rules together, except for `{a,b}`, which is 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -21,20 +20,25 @@ MAX_SPLIT = 64
 
 
 def covers(wide: Pattern, narrow: Pattern) -> bool:
-    @cache
-    def covered(at: int, index: int) -> bool:
-        """Is everything that narrow[index:] matches also matched by wide[at:]?"""
-        if index == len(narrow):
-            return all(component == ANY_DEPTH for component in wide[at:])
-        if at == len(wide):
-            return False
-        if wide[at] == ANY_DEPTH:
-            return at == len(wide) - 1 or covered(at + 1, index) or covered(at, index + 1)
-        if narrow[index] == ANY_DEPTH:
-            return False
-        return _component_covers(wide[at], narrow[index]) and covered(at + 1, index + 1)
+    if wide and narrow and isinstance(wide[0], str) and wide[0] != narrow[0]:
+        return False  # most pairs differ in their first name
+    return _covers(wide, 0, narrow, 0, {})
 
-    return covered(0, 0)
+
+def _covers(wide: Pattern, at: int, narrow: Pattern, index: int, known: dict[tuple[int, int], bool]) -> bool:
+    """Is everything that narrow[index:] matches also matched by wide[at:]?"""
+    while at < len(wide) and index < len(narrow):
+        if wide[at] == ANY_DEPTH:
+            if at == len(wide) - 1:
+                return True
+            if (at, index) not in known:
+                skipped = _covers(wide, at + 1, narrow, index, known)
+                known[at, index] = skipped or _covers(wide, at, narrow, index + 1, known)
+            return known[at, index]
+        if narrow[index] == ANY_DEPTH or not _component_covers(wide[at], narrow[index]):
+            return False
+        at, index = at + 1, index + 1
+    return index == len(narrow) and all(component == ANY_DEPTH for component in wide[at:])
 
 
 def _component_covers(wide: Component, narrow: Component) -> bool:
@@ -49,6 +53,29 @@ def _component_covers(wide: Component, narrow: Component) -> bool:
         if tokens not in wide and (literal is None or not match_name(wide, literal)):
             return False
     return True
+
+
+def may_meet(one: Pattern, other: Pattern) -> bool:
+    """Could some path match both? False is a proof, True may be a miss: two wildcard names are taken to meet."""
+    return _may_meet(one, 0, other, 0, {})
+
+
+def _may_meet(one: Pattern, at: int, other: Pattern, index: int, known: dict[tuple[int, int], bool]) -> bool:
+    if at == len(one) or index == len(other):
+        return all(component == ANY_DEPTH for component in (*one[at:], *other[index:]))
+    if (at, index) not in known:
+        left, right = one[at], other[index]
+        if left == ANY_DEPTH or right == ANY_DEPTH:
+            known[at, index] = _may_meet(one, at + 1, other, index, known) or _may_meet(
+                one, at, other, index + 1, known
+            )
+        elif isinstance(left, str):
+            known[at, index] = match_name(right, left) and _may_meet(one, at + 1, other, index + 1, known)
+        elif isinstance(right, str):
+            known[at, index] = match_name(left, right) and _may_meet(one, at + 1, other, index + 1, known)
+        else:
+            known[at, index] = _may_meet(one, at + 1, other, index + 1, known)
+    return known[at, index]
 
 
 def covered_by_any(narrow: Pattern, wide: Iterable[Pattern]) -> bool:

@@ -7,10 +7,11 @@ shipped layer, denies of all layers and options, and what is always denied. Last
 from __future__ import annotations
 
 import os
-from typing import TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
 from sbx.errors import PolicyError, UnknownProfile
-from sbx.model.glob import escape, split_path
+from sbx.model.glob import ANY_DEPTH, escape, fixed_prefix, split_path
 from sbx.model.profile import EffectiveProfile, Environment, FutureDenies, Limits, Network, Require
 from sbx.model.rules import Access, Origin, Rule
 from sbx.model.source import Source
@@ -22,6 +23,9 @@ from sbx.policy.expand import Expander
 from sbx.policy.git import GitFolders, git_folders, is_folder
 from sbx.policy.nearest import did_you_mean
 from sbx.policy.nodes import shown
+
+if TYPE_CHECKING:
+    from sbx.model.glob import Pattern
 
 _Value = TypeVar("_Value")
 
@@ -38,6 +42,7 @@ def effective_profile(policy: Policy, name: str | None = None, options: RunRules
     rules.add_options(options)
     if git is not None and git.verified:
         rules.add_git(policy.workspace, git)
+    rules.keep_private_folders_apart()
     rules.check_modify_needs_read()
     rules.check_escapes()
     rules.add_denies(policy, chain, options)
@@ -100,6 +105,8 @@ class _RuleLists:
         self.read: list[Rule] = []
         self.modify: list[Rule] = []
         self.exec: list[Rule] | None = None
+        self.private: tuple[tuple[str, ...], ...] = ()  # the baseline's private folders, such as /tmp
+        self.baseline_modify = 0  # how many modify rules are the baseline's
 
     def _add(self, written: Written, access: Access, origin: Origin, *, deny: bool = False) -> Rule:
         rule = self.expander.expand(written, access, origin, deny=deny)
@@ -110,13 +117,38 @@ class _RuleLists:
         return rule
 
     def add_baseline(self, policy: Policy) -> None:
+        private = [self.expander.resolve(split_path(folder)).names for folder in policy.baseline_specials.tmpfs]
+        self.private = tuple(names for names in private if names is not None)
         for access, texts in ((Access.READ, policy.baseline.read), (Access.MODIFY, policy.baseline.modify)):
             rules = self.read if access is Access.READ else self.modify
             for written in texts:
                 if "${" not in written.text:
-                    self._add(written, access, Origin.BASELINE)
+                    self._carve_out(self._add(written, access, Origin.BASELINE), rules)
                 elif not self.expander.lacks_variable(written):
                     self._add_place(written, access, rules)
+        self.baseline_modify = len(self.modify)
+
+    def _carve_out(self, rule: Rule, rules: list[Rule]) -> None:
+        """A private /tmp says nothing about a workspace or a home that lies in the real one."""
+        for folder in dict.fromkeys((self.expander.workspace, self.expander.home)):
+            for private in self.private:
+                if (*private, ANY_DEPTH) in rule.patterns and folder[: len(private)] == private:
+                    text = "/".join(("", *(escape(name) for name in folder), "**"))
+                    pattern: Pattern = (*folder, ANY_DEPTH)
+                    rules.append(replace(rule, text=text, negated=True, patterns=(pattern,)))
+
+    def keep_private_folders_apart(self) -> None:
+        """What a rule shows of the real /tmp is not private: that the private one is writable does not make it so."""
+        added: list[Rule] = []
+        taken = [pattern for rule in self.modify[: self.baseline_modify] if rule.negated for pattern in rule.patterns]
+        for rule in self.read:
+            for pattern in rule.patterns:
+                prefix = fixed_prefix(pattern)
+                inside = any(len(prefix) > len(each) and prefix[: len(each)] == each for each in self.private)
+                if inside and not rule.negated and not covered_by_any(pattern, taken):
+                    added.append(replace(rule, negated=True, access=Access.MODIFY, origin=Origin.BASELINE,
+                                         patterns=(pattern,)))  # fmt: skip
+        self.modify[self.baseline_modify : self.baseline_modify] = added
 
     def _add_place(self, written: Written, access: Access, rules: list[Rule]) -> None:
         """A rule such as ${VIRTUAL_ENV}/**: it adds a place for programs, never the home as a whole, and never what

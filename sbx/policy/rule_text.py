@@ -93,6 +93,8 @@ def _sign(text: str) -> tuple[bool, str]:
 def _substitute(body: str, lookup: Lookup) -> str:
     if body[:1] == "$" and body[1:2] not in ("{", ""):
         raise BadGlob("'$' needs braces: write '${NAME}', or '\\$' for a plain one")
+    if "${" not in body:
+        return body
     pieces: list[str] = []
     position = 0
     while position < len(body):
