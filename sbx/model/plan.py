@@ -33,6 +33,8 @@ class Operation:
     listable: bool = True  # SKELETON, MASK: may it be listed?
     noexec: bool = False
     optional: bool = False  # skip when it has vanished meanwhile (snapshot entries)
+    is_link: bool = False  # BIND_RO: the symlink itself, never its target, so that it cannot be removed or replaced
+    populated: bool = False  # MASK: later operations stand inside it, so it needs a tmpfs of its own
     why: str = ""  # the deciding rule's text
     place: str = ""  # its file:line
 
@@ -55,11 +57,15 @@ class RuleGuarantee:
     exactness: Exactness
     mechanism: str
     note: str = ""
+    exceptions: tuple[str, ...] = ()  # ids of sbx.planner.exceptions
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryStamp:
-    """A directory whose content the plan depends on, and how it looked."""
+    """A directory whose content the plan depends on, and how it looked.
+
+    `mtime_ns` is -1 when the directory was changed so recently that its mtime proves nothing: never up to date.
+    """
 
     path: str
     dev: int
@@ -86,3 +92,4 @@ class Plan:
     looked_at: tuple[DirectoryStamp, ...] = ()
     missing: tuple[str, ...] = ()  # paths that were looked for and absent: their appearance makes the plan stale
     notes: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()  # why `require: full` cannot run this plan

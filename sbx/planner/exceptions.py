@@ -1,0 +1,159 @@
+"""Every way in which a kernel's verdict may differ from decide(), named once for docs, plans and tests.
+
+What is not in this table is a bug.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sbx.model.guarantee import Exactness
+
+NAMESPACES, LANDLOCK = "namespaces", "landlock"
+BOTH = (NAMESPACES, LANDLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownException:
+    """`exactness` is what a rule touched by it is worth: stricter, or exact only for what existed at the start."""
+
+    id: str
+    sentence: str
+    backends: tuple[str, ...]
+    exactness: Exactness
+
+
+def _known(id: str, exactness: Exactness, backends: tuple[str, ...], sentence: str) -> KnownException:
+    return KnownException(id, sentence, backends, exactness)
+
+
+_STRICTER, _SNAPSHOT, _LOOSER = Exactness.STRICTER, Exactness.SNAPSHOT, Exactness.NOT_ENFORCED
+
+EXCEPTIONS: dict[str, KnownException] = {
+    each.id: each
+    for each in (
+        _known(
+            "mount-point-stays",
+            _STRICTER,
+            BOTH,
+            "A path that is granted or protected by itself can be written in place but not removed, renamed or "
+            "replaced; the topmost folder of a grant stays where it is.",
+        ),
+        _known(
+            "directory-itself",
+            _STRICTER,
+            BOTH,
+            "A folder that may be modified, but not every name that could be made in it, is read-only itself; what "
+            "exists in it keeps its own verdict.",
+        ),
+        _known(
+            "snapshot-grant",
+            _SNAPSHOT,
+            BOTH,
+            "A grant by wildcard inside a folder that is not granted holds for the names that existed at the start.",
+        ),
+        _known(
+            "missing-grant",
+            _SNAPSHOT,
+            BOTH,
+            "A granted path that did not exist at the start, in a folder that may not be modified, cannot be made.",
+        ),
+        _known(
+            "snapshot-deny",
+            _SNAPSHOT,
+            BOTH,
+            "A denial holds for the names that existed at the start; the command could make a new one in a folder "
+            "that it may modify.",
+        ),
+        _known(
+            "snapshot-deny-outside",
+            _SNAPSHOT,
+            BOTH,
+            "A denial holds for the names that existed at the start; the command cannot make a new one, but programs "
+            "outside the sandbox could.",
+        ),
+        _known(
+            "unlistable-directory",
+            _STRICTER,
+            BOTH,
+            "A folder that cannot be listed at the start is hidden where a wildcard would have to be searched in it.",
+        ),
+        _known(
+            "symlink-name",
+            _STRICTER,
+            (NAMESPACES,),
+            "A symlink in a folder that is not shown is missing, unless a rule names it; its target keeps its verdict.",
+        ),
+        _known(
+            "link-text",
+            _LOOSER,
+            BOTH,
+            "The text of a symlink in a folder that is shown can be read; what it points to keeps its verdict.",
+        ),
+        _known(
+            "masked-name",
+            _LOOSER,
+            BOTH,
+            "The name of a denied path shows in the listing of a folder that may be read; its content does not.",
+        ),
+        _known(
+            "private-place",
+            _STRICTER,
+            (NAMESPACES,),
+            "/tmp, /var/tmp, /dev, /dev/shm and /proc are the sandbox's own: the host's files there are missing unless "
+            "a rule of the profile names the place, and what the command makes there is gone after the run.",
+        ),
+        _known(
+            "rename-across-mounts",
+            _STRICTER,
+            (NAMESPACES,),
+            "rename and link fail with EXDEV between two folders that are mounted separately; programs copy instead.",
+        ),
+        _known(
+            "unix-socket",
+            _LOOSER,
+            BOTH,
+            "A Unix socket that may be read may also be connected to.",
+        ),
+        _known(
+            "landlock-split-create",
+            _STRICTER,
+            (LANDLOCK,),
+            "In a folder with an exception below it, no name can be made, removed or renamed; what existed at the "
+            "start keeps its own verdict.",
+        ),
+        _known(
+            "landlock-split-list",
+            _STRICTER,
+            (LANDLOCK,),
+            "A folder with a hidden folder below it cannot be listed.",
+        ),
+        _known(
+            "landlock-metadata",
+            _LOOSER,
+            (LANDLOCK,),
+            "Landlock does not hide that a path exists, nor its size, owner and times, and does not stop chmod, chown, "
+            "utime or extended attributes.",
+        ),
+        _known(
+            "landlock-hard-link",
+            _STRICTER,
+            (LANDLOCK,),
+            "A file with several names gets the verdict of its most restricted one where it is granted by itself.",
+        ),
+        _known(
+            "landlock-no-private-place",
+            _STRICTER,
+            (LANDLOCK,),
+            "There is no private /tmp, /dev/shm, /proc or /dev: temporary folders are granted only where a rule of the "
+            "profile names them, of /dev the harmless nodes are, and /proc shows the host's processes.",
+        ),
+    )
+}
+
+_WEAKNESS = (Exactness.EXACT, Exactness.STRICTER, Exactness.SNAPSHOT, Exactness.NOT_ENFORCED)
+
+
+def weakest(ids: tuple[str, ...]) -> Exactness:
+    """What a rule is worth that all of these apply to."""
+    return max((EXCEPTIONS[each].exactness for each in ids), key=_WEAKNESS.index, default=Exactness.EXACT)

@@ -1,0 +1,80 @@
+"""What the walk learned about each rule: where the kernel's verdict is not exactly the rule's."""
+
+from __future__ import annotations
+
+from sbx.model.plan import RuleGuarantee
+from sbx.model.profile import EffectiveProfile
+from sbx.model.rules import Access, Origin
+from sbx.planner.exceptions import EXCEPTIONS, weakest
+from sbx.planner.states import MODIFIABLE, Continuation, State
+
+ACCESSES = (Access.READ, Access.MODIFY, Access.EXEC)
+_READ, _MODIFY, _EXEC = range(3)
+
+
+class Observations:
+    """Exceptions by rule, `(access, index)`, gathered while walking."""
+
+    def __init__(self, profile: EffectiveProfile) -> None:
+        self._profile = profile
+        self._found: dict[tuple[int, int], set[str]] = {}
+        self._done: set[tuple[int, bool, bool]] = set()
+        self.unlistable: list[str] = []
+
+    def note(self, access: int, rule: int, exception: str) -> None:
+        if rule >= 0:
+            self._found.setdefault((access, rule), set()).add(exception)
+
+    def names_to_come(self, state: State, bound: bool, writable: bool) -> None:
+        """Wildcards that could match names which appear later in a directory shown like this."""
+        key = (id(state), bound, writable)
+        if key in self._done:
+            return
+        self._done.add(key)
+        for access in (_READ, _MODIFY, _EXEC):
+            for each in state.below[access].continuations:
+                if not isinstance(each.component, str):
+                    self._later(access, each, bound, writable, "snapshot-grant")
+
+    def missing_name(self, state: State, name: str, bound: bool, writable: bool) -> None:
+        """A name that rules spell out and that is not there."""
+        for access in (_READ, _MODIFY, _EXEC):
+            for each in state.below[access].continuations:
+                if each.component == name:
+                    self._later(access, each, bound, writable, "missing-grant")
+
+    def _later(self, access: int, each: Continuation, bound: bool, writable: bool, grant: str) -> None:
+        if not each.negated:
+            if not (writable if access == _MODIFY else bound and access == _READ):
+                self.note(access, each.rule, grant)
+        elif writable:
+            self.note(access, each.rule, "snapshot-deny")
+        elif bound and access != _MODIFY:
+            self.note(access, each.rule, "snapshot-deny-outside")
+
+    def directory_itself(self, state: State, writable: bool) -> None:
+        if state.verdict == MODIFIABLE and not writable:
+            self.note(_MODIFY, state.winner(_MODIFY), "directory-itself")
+
+    def file_in_place(self, state: State) -> None:
+        self.note(_MODIFY, state.winner(_MODIFY), "mount-point-stays")
+
+    def exceptions_of(self, access: int, rule: int) -> tuple[str, ...]:
+        return tuple(sorted(self._found.get((access, rule), ())))
+
+    def guarantees(self, mechanism: str) -> tuple[RuleGuarantee, ...]:
+        """One per rule that is not the baseline's."""
+        return tuple(
+            self._guarantee(number, index, mechanism)
+            for number, access in enumerate(ACCESSES)
+            for index, rule in enumerate(self._profile.rules(access))
+            if rule.origin is not Origin.BASELINE
+        )
+
+    def _guarantee(self, number: int, index: int, mechanism: str) -> RuleGuarantee:
+        rule = self._profile.rules(ACCESSES[number])[index]
+        ids = self.exceptions_of(number, index)
+        note = " ".join(EXCEPTIONS[each].sentence for each in ids)
+        return RuleGuarantee(
+            str(rule), rule.access.value, rule.source.place, weakest(ids), mechanism, note, exceptions=ids
+        )

@@ -1,0 +1,68 @@
+"""Places that the sandbox has of its own instead of the host's: /proc, /dev and the temporary folders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sbx.model.glob import fixed_prefix, split_path
+from sbx.model.plan import Op
+from sbx.model.profile import EffectiveProfile
+from sbx.model.rules import Origin, Rule
+from sbx.planner.states import Automaton
+
+if TYPE_CHECKING:
+    from sbx.model.glob import Pattern
+    from sbx.model.verdict import CompiledRules
+
+DEFAULT_SPECIALS: tuple[tuple[str, Op], ...] = (
+    ("/proc", Op.PROC),
+    ("/dev", Op.DEV),
+    ("/dev/shm", Op.TMPFS),
+    ("/tmp", Op.TMPFS),
+    ("/var/tmp", Op.TMPFS),
+)
+
+# Kernel file systems without a user's files in them: bound as a whole, never searched for what a glob might match.
+NEVER_WALKED = frozenset({"/sys", "/proc", "/dev"})
+
+# The links that a merged /usr leaves at the root; without them no `#!/bin/sh` works.
+ROOT_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr/lib64", "/var/run")
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """The automaton of the whole tree, and that of each private place."""
+
+    everywhere: Automaton
+    private: dict[str, Automaton]
+
+
+def regions(profile: EffectiveProfile, specials: tuple[tuple[str, Op], ...]) -> Regions:
+    """In a private place the host's files are shown only where a rule of the profile speaks of that very place.
+
+    `/**` or the baseline's own `/tmp/**` mean the private /tmp; a workspace below the host's /tmp does show.
+    """
+    read, modify, execute = profile.judge
+    executes = () if execute is None else (execute,)
+    private = {
+        path: Automaton(
+            (read, _speaking_of(profile.read, path)), (modify, _speaking_of(profile.modify, path)), executes
+        )
+        for path, _ in specials
+    }
+    return Regions(Automaton((read,), (modify,), executes), private)
+
+
+def _speaking_of(rules: tuple[Rule, ...], place: str) -> CompiledRules:
+    """The grants that name `place` or something in it; the others stay as rules that match nothing, to keep count."""
+    names = split_path(place)
+    return tuple((False, _inside(rule.patterns, names) if _grants(rule) else ()) for rule in rules)
+
+
+def _grants(rule: Rule) -> bool:
+    return not rule.negated and rule.origin is not Origin.BASELINE
+
+
+def _inside(patterns: tuple[Pattern, ...], names: tuple[str, ...]) -> tuple[Pattern, ...]:
+    return tuple(pattern for pattern in patterns if fixed_prefix(pattern)[: len(names)] == names)

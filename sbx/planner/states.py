@@ -1,0 +1,260 @@
+"""Where a walk stands in every rule at once: the rules' patterns as one lazily built automaton.
+
+A `State` belongs to one location. It knows the verdict there, what a name that no rule spells out would get below, and
+at which names below the verdict could differ. States are shared: a tree of 100,000 files meets a handful of them.
+
+The verdicts are those of `sbx.model.verdict` (last match wins, no match is a denial); the property tests hold the two
+against each other on every path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sbx.model.glob import EVERYTHING, MANY, NOTHING, match_name, reach, states_below, step
+
+if TYPE_CHECKING:
+    from sbx.model.glob import Component, Pattern
+    from sbx.model.verdict import CompiledRules
+
+HIDDEN, READABLE, MODIFIABLE = 0, 1, 2
+
+# Stands for "a name that nobody wrote down": what `**`, `*` and `[!.]*` match, and `*.c`, `a*` and `??` do not.
+ANY_NAME = "\0" * 64
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """A rule that could change the verdict below: the component its next name has to match."""
+
+    rule: int  # index in the profile's list of its access
+    negated: bool
+    component: Component
+    pattern: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """What one access gets below a directory: the verdict of the last rule that covers all of it, and who differs."""
+
+    allowed: bool
+    continuations: tuple[Continuation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tracked:
+    access: int
+    channel: int
+    rule: int
+    negated: bool
+    pattern: Pattern
+
+
+class Automaton:
+    """The rule lists of one region. An access may have several lists ("channels"): all of them must allow."""
+
+    def __init__(
+        self, read: Sequence[CompiledRules], modify: Sequence[CompiledRules], execute: Sequence[CompiledRules]
+    ) -> None:
+        self.channels = (len(read), len(modify), len(execute))
+        self.tracked: list[_Tracked] = []
+        for access, lists in enumerate((read, modify, execute)):
+            for channel, rules in enumerate(lists):
+                for index, (negated, patterns) in enumerate(rules):
+                    self.tracked.extend(_Tracked(access, channel, index, negated, pattern) for pattern in patterns)
+        self._states: dict[tuple[tuple[int, tuple[int, ...]], ...], State] = {}
+
+    def at(self, names: Sequence[str]) -> State:
+        live = ((number, states_below(each.pattern, names)) for number, each in enumerate(self.tracked))
+        return self.intern(tuple(pair for pair in live if pair[1]))
+
+    def intern(self, live: tuple[tuple[int, tuple[int, ...]], ...]) -> State:
+        state = self._states.get(live)
+        if state is None:
+            state = self._states[live] = State(self, live)
+        return state
+
+
+class State:
+    """One location's standing. Everything is computed once per state, most of it on first use."""
+
+    __slots__ = ("_automaton", "_generic", "_live", "_names", "_steps", "below", "exec", "verdict", "winners")
+
+    def __init__(self, automaton: Automaton, live: tuple[tuple[int, tuple[int, ...]], ...]) -> None:
+        self._automaton = automaton
+        self._live = live
+        self._steps: dict[object, State] = {}
+        self._names: _Names | None = None
+        self._generic: Generic | None = None
+        # (access, channel) -> the index of the rule that decides here, or -1
+        self.winners = self._winners()
+        read, modify, execute = (self._allowed(access) for access in range(3))
+        self.verdict = HIDDEN if not read else MODIFIABLE if modify else READABLE
+        self.exec = read and execute
+        self.below = (self._below(0), self._below(1), self._below(2))
+
+    def _winners(self) -> dict[tuple[int, int], tuple[int, bool]]:
+        winners: dict[tuple[int, int], tuple[int, bool]] = {}
+        for number, states in self._live:
+            each = self._automaton.tracked[number]
+            if len(each.pattern) in states:
+                key = (each.access, each.channel)
+                if each.rule >= winners.get(key, (-1, True))[0]:
+                    winners[key] = (each.rule, not each.negated)
+        return winners
+
+    def _allowed(self, access: int) -> bool:
+        count = self._automaton.channels[access]
+        return all(self.winners.get((access, channel), (-1, False))[1] for channel in range(count))
+
+    @property
+    def listed(self) -> bool:
+        """Does the profile's own read list allow this location, whatever a private region makes of it?"""
+        return self.winners.get((0, 0), (-1, False))[1]
+
+    def winner(self, access: int) -> int:
+        """The index of the rule of the profile's own list that decides here, or -1."""
+        return self.winners.get((access, 0), (-1, False))[0]
+
+    def _below(self, access: int) -> Below:
+        """All channels must allow. Where one denies everything but its own exceptions, only those can matter."""
+        channels = [self._channel_below(access, channel) for channel in range(self._automaton.channels[access])]
+        denying = [below for below in channels if not below.allowed]
+        if denying:
+            return min(denying, key=lambda below: (_has_wildcard(below), len(below.continuations)))
+        return Below(True, tuple(each for below in channels for each in below.continuations))
+
+    def _channel_below(self, access: int, channel: int) -> Below:
+        cover, allowed = -1, False
+        alive: list[tuple[_Tracked, tuple[int, ...]]] = []
+        for number, states in self._live:
+            each = self._automaton.tracked[number]
+            if (each.access, each.channel) != (access, channel):
+                continue
+            extent = reach(each.pattern, states)
+            if extent == EVERYTHING:
+                if each.rule >= cover:
+                    cover, allowed = each.rule, not each.negated
+            elif extent != NOTHING:
+                alive.append((each, states))
+        continuations = [
+            Continuation(each.rule, each.negated, each.pattern[state], each.pattern)
+            for each, states in alive
+            if each.rule > cover and each.negated == allowed
+            for state in states
+            if state < len(each.pattern)
+        ]
+        return Below(allowed, tuple(continuations))
+
+    def continuations(self) -> Iterator[Continuation]:
+        """The rules that could make a verdict below differ from what an unnamed child gets."""
+        read, modify, execute = self.below
+        yield from read.continuations
+        if read.allowed:
+            yield from modify.continuations
+            yield from execute.continuations
+
+    def live(self, access: int) -> Iterator[tuple[int, Pattern]]:
+        """The rules of one access, by index, that match here or may match below, with the pattern that does."""
+        for number, _ in self._live:
+            each = self._automaton.tracked[number]
+            if (each.access, each.channel) == (access, 0):
+                yield each.rule, each.pattern
+
+    @property
+    def names(self) -> _Names:
+        if self._names is None:
+            live = (
+                self._automaton.tracked[number].pattern[state]
+                for number, states in self._live
+                for state in states
+                if state < len(self._automaton.tracked[number].pattern)
+            )
+            self._names = _Names(tuple(self.continuations()), tuple(dict.fromkeys(live)))
+        return self._names
+
+    def step(self, name: str) -> State:
+        """The state of the entry `name` of this directory."""
+        key = self.names.key(name)
+        state = self._steps.get(key)
+        if state is None:
+            tracked = self._automaton.tracked
+            moved = ((number, step(tracked[number].pattern, states, name)) for number, states in self._live)
+            state = self._automaton.intern(tuple((number, tuple(sorted(after))) for number, after in moved if after))
+            self._steps[key] = state
+        return state
+
+    @property
+    def generic(self) -> Generic:
+        """What names that no rule spells out get, at every depth below."""
+        if self._generic is None:
+            child = state = self.step(ANY_NAME)
+            seen: dict[int, State] = {}
+            while id(state) not in seen:
+                seen[id(state)] = state
+                state = state.step(ANY_NAME)
+            depths = seen.values()
+            self._generic = Generic(
+                child.verdict,
+                child.exec,
+                all(each.verdict == MODIFIABLE for each in depths),
+                all(each.exec for each in depths),
+            )
+        return self._generic
+
+
+@dataclass(frozen=True, slots=True)
+class Generic:
+    verdict: int  # of an unnamed child
+    exec: bool
+    all_modifiable: bool  # at every depth
+    all_exec: bool
+
+
+class _Names:
+    """Sorts names by which components they match, so that most names share one lookup."""
+
+    __slots__ = ("_literals", "_others", "_prefixes", "_suffixes", "_wild", "literals", "wildcard")
+
+    def __init__(self, continuations: tuple[Continuation, ...], live: tuple[Component, ...]) -> None:
+        self.literals = frozenset(each.component for each in continuations if isinstance(each.component, str))
+        self.wildcard = any(not isinstance(each.component, str) for each in continuations)
+        self._literals = frozenset(component for component in live if isinstance(component, str))
+        self._wild = tuple(component for component in live if isinstance(component, tuple) and not _is_star(component))
+        prefixes: list[str] = []
+        suffixes: list[str] = []
+        others: list[Component] = []
+        for tokens in (tokens for component in self._wild for tokens in component):
+            if len(tokens) == 2 and _is_many(tokens[0]) and isinstance(tokens[1], str):
+                suffixes.append(tokens[1])
+            elif len(tokens) == 2 and _is_many(tokens[1]) and isinstance(tokens[0], str):
+                prefixes.append(tokens[0])
+            else:
+                others.append((tokens,))
+        self._prefixes, self._suffixes, self._others = tuple(prefixes), tuple(suffixes), tuple(others)
+
+    def key(self, name: str) -> object:
+        """Equal keys lead to equal states. None for the common name that only `**` and `*` match."""
+        literal = name in self._literals
+        if not (
+            literal
+            or name.endswith(self._suffixes)
+            or name.startswith(self._prefixes)
+            or any(match_name(component, name) for component in self._others)
+        ):
+            return None
+        return (name if literal else None, tuple(match_name(component, name) for component in self._wild))
+
+
+def _is_many(token: object) -> bool:
+    return isinstance(token, int) and token == MANY
+
+
+def _is_star(component: Component) -> bool:
+    return isinstance(component, tuple) and any(len(tokens) == 1 and _is_many(tokens[0]) for tokens in component)
+
+
+def _has_wildcard(below: Below) -> bool:
+    return any(not isinstance(each.component, str) for each in below.continuations)
