@@ -76,7 +76,7 @@ def test_a_server_that_never_answers_is_504() -> None:
 
 def test_a_dial_that_hangs_is_504() -> None:
     """A listener whose queue is full leaves the next connection without an answer."""
-    with socket.socket() as listener, RunningProxy([], caps=QUICK):
+    with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
         port = listener.getsockname()[1]
