@@ -7,6 +7,7 @@ what was asked for and could not be had, and packs the result into plain values 
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,11 @@ from sbx.errors import SandboxUnavailable
 from sbx.kernel import landlock, process
 from sbx.kernel.seccomp_filter import build_filter
 from sbx.launch import root
+from sbx.launch.environment import environment_rules
 from sbx.model.guarantee import Applied
 from sbx.model.plan import Op, Operation, Plan
 from sbx.model.profile import EffectiveProfile, NetworkMode, Require
+from sbx.policy.folders import shipped_folder
 
 if TYPE_CHECKING:
     from sbx.launch.perform import Prepared
@@ -35,12 +38,17 @@ CODES = {
     Op.PIN: root.PIN,
 }
 
+BASELINE = os.path.join(shipped_folder(), "baseline.yaml")
+
 # Where the private root may be put together. Any directory will do that nothing is read from meanwhile.
 STAGING = ("/mnt", "/media", "/srv", "/boot", "/lost+found", "/sys", "/run", "/var/tmp", "/tmp", "/dev", "/proc")
 
 NAMESPACE_FLAGS = (
     process.CLONE_NEWUSER | process.CLONE_NEWNS | process.CLONE_NEWPID | process.CLONE_NEWIPC | process.CLONE_NEWUTS
 )  # fmt: skip
+
+
+READING = ("EXECUTE", "READ_FILE", "READ_DIR")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +93,9 @@ def compile_launch(profile: EffectiveProfile, plan: Plan, capabilities: Capabili
                 own_netns=bool(flags & process.CLONE_NEWNET),
             ),
         },
-        "env": environment_rules(profile),
+        "env": environment_rules(
+            profile.env.pass_names, profile.env.set_values, profile.env.secret, profile.env.pass_all
+        ),
         "limits": limit_values(profile),
         "rlimits": limits.rlimits,
         "cgroup": limits.cgroup,
@@ -102,8 +112,15 @@ def compile_launch(profile: EffectiveProfile, plan: Plan, capabilities: Capabili
 
 
 def launch_operations(operations: tuple[Operation, ...]) -> tuple[tuple[int, bytes, bytes, int], ...]:
-    packed = []
+    packed: list[tuple[int, bytes, bytes, int]] = []
+    bound: list[str] = []
     for each in operations:
+        content = system_file(each) if not _below_any(each.path, bound) else None
+        if content is not None:
+            packed.append((root.COPY, os.fsencode(each.path), content, 0))
+            continue
+        if each.op in (Op.BIND_RO, Op.BIND_RW):
+            bound.append(each.path)
         attributes = (
             (root.IS_DIR if each.is_dir else 0)
             | (root.LISTABLE if each.listable else 0)
@@ -113,6 +130,43 @@ def launch_operations(operations: tuple[Operation, ...]) -> tuple[tuple[int, byt
         )
         packed.append((CODES[each.op], os.fsencode(each.path), os.fsencode(each.source), attributes))
     return tuple(packed)
+
+
+def _below_any(path: str, folders: list[str]) -> bool:
+    return any(path.startswith(folder + "/") or folder == "/" for folder in folders)
+
+
+COPIED_BYTES = 128 * 1024
+
+
+def system_file(operation: Operation) -> bytes | None:
+    """The content of a small file that the baseline shows: /etc/passwd and its like, public and root's own.
+
+    There are dozens of them, and a mount for each would cost more than all the rest of a start. The stored plan
+    depends on their stamps, so a changed file is read anew at the next start.
+    """
+    if operation.op is not Op.BIND_RO or operation.is_dir or operation.is_link or operation.source:
+        return None
+    if not operation.path.startswith("/etc/") or not operation.place.startswith(BASELINE + ":"):
+        return None
+    try:
+        descriptor = os.open(operation.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        found = os.fstat(descriptor)
+        public = stat.S_ISREG(found.st_mode) and found.st_mode & 0o004 and found.st_uid == 0
+        if not public or found.st_size > COPIED_BYTES:
+            return None
+        content = os.read(descriptor, COPIED_BYTES + 1)
+        return content if len(content) == found.st_size else None
+    finally:
+        os.close(descriptor)
+
+
+def copied_files(prepared: Prepared) -> tuple[str, ...]:
+    """The files whose content a launch carries along: their stamps are dependencies of the stored plan."""
+    return tuple(os.fsdecode(each[1]) for each in prepared["launch"]["operations"] if each[0] == root.COPY)
 
 
 def staging(operations: tuple[Operation, ...]) -> bytes:
@@ -139,18 +193,15 @@ def launch_landlock(profile: EffectiveProfile, plan: Plan, capabilities: Capabil
         # A socket with a path is reachable inside only if its path is bound: the plan decides, not the kernel's newer
         # right about sockets made outside the domain.
         fs &= ~landlock.FS_RIGHTS["RESOLVE_UNIX"][1]
-    paths = tuple(
-        (os.fsencode(grant.path), landlock.rights_mask(grant.rights, abi) & fs, True) for grant in plan.grants
-    )
-    net, ports = 0, ()
-    return (fs, net, scopes, 0, paths, ports)
-
-
-def environment_rules(profile: EffectiveProfile) -> tuple[object, ...]:
-    from sbx.launch.environment import make_rules
-
-    env = profile.env
-    return make_rules(env.pass_names, env.set_values, env.secret, env.pass_all)
+    masks = {grant.path: landlock.rights_mask(grant.rights, abi) & fs for grant in plan.grants}
+    if plan.backend == "namespaces" and profile.exec is None:
+        # What can be seen in the private root can be read: one rule says so, and a descriptor that leads outside of
+        # it is below no rule at all.
+        reading = landlock.rights_mask(READING, abi)
+        masks = {path: mask for path, mask in masks.items() if mask & ~reading}
+        masks["/"] = masks.get("/", 0) | reading
+    paths = tuple((os.fsencode(path), mask, True) for path, mask in masks.items())
+    return (fs, 0, scopes, 0, paths, ())
 
 
 def limit_values(profile: EffectiveProfile) -> dict[str, object]:

@@ -9,24 +9,36 @@ from sbx.errors import SbxError, UsageError
 from sbx.launch import store
 from sbx.launch.main import environ_bytes
 from sbx.supervise.compile import compile_run, working_directory
-from sbx.supervise.execute import execute, finish
+from sbx.supervise.execute import Done, execute, finish, record_failure
 
 
-def run(options: dict[str, Any], command: list[str]) -> int:
+def command(options: dict[str, Any], words: list[str]) -> int:
     """The whole run, from the options as given. Raises SbxError only before anything was started."""
-    if not command:
-        raise UsageError("no command to run", remedy="write it after the options: sbx run -- make -j4")
     environ = environ_bytes()
     try:
+        if not words:
+            raise UsageError("no command to run", remedy="write it after the options: sbx run -- make -j4")
         cwd = working_directory(options)
         compiled = compile_run(options, cwd=cwd, environ=dict(os.environ))
         if compiled.dependencies is not None:
             key = store.make_key(options, os.getcwdb(), environ)
             store.save(key, compiled.dependencies, dict(compiled.prepared), environ)
-        done = execute(compiled.prepared, options, command, environ)
+        done = execute(compiled.prepared, options, words, environ)
     except SbxError as error:
-        from sbx.supervise.execute import record_failure
-
-        record_failure(error, options, command)
+        record_failure(error, options, words)
         raise
     return finish(done)
+
+
+def finish_fast(done: dict[str, Any]) -> int:
+    """The hot path ran it, and it was not plain."""
+    return finish(
+        Done(
+            prepared=done["prepared"],
+            options=done["options"],
+            command=done["command"],
+            run=done["run"],
+            outcome=done["outcome"],
+            environ=done["environ"],
+        )
+    )

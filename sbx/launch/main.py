@@ -93,7 +93,14 @@ def fast_run(word: str, arguments: list[str]) -> dict[str, Any] | None:
     if outcome["failure"] is not None and not outcome["started"]:
         store.forget(key, environ)  # a plan that no longer fits the machine: make a new one
         return None
-    return {"options": options, "command": command, "prepared": prepared, "run": run, "outcome": outcome}
+    return {
+        "options": options,
+        "command": command,
+        "prepared": prepared,
+        "run": run,
+        "outcome": outcome,
+        "environ": environ,
+    }
 
 
 def is_plain_success(done: dict[str, Any]) -> bool:

@@ -100,9 +100,26 @@ def candidates(name: bytes, env: dict[bytes, bytes]) -> tuple[bytes, ...]:
     return tuple(folder + b"/" + name for folder in folders if folder.startswith(b"/"))
 
 
+def with_options(rules: tuple[Any, ...], extra: tuple[str, ...], env_all: bool) -> tuple[Any, ...]:
+    """The profile's rules and the command line's: `--env NAME` passes on, `--env NAME=VALUE` sets."""
+    passed, values, secret, pass_all = rules
+    for entry in extra:
+        name, equals, value = entry.partition("=")
+        if not name:
+            raise UsageError(f"--env {entry!r} names no variable", remedy="write --env NAME or --env NAME=VALUE")
+        if equals:
+            values = (*values, (name, value))
+        else:
+            passed = (*passed, (name, None))
+    return (passed, values, secret, pass_all or env_all)
+
+
 def make_run(prepared: Prepared, request: Request) -> Run:
     inside = {b"PWD": prepared["launch"]["cwd"]}
-    env = build_environment(prepared["env"], request["environ"], inside, request["extra_env"], request["env_all"])
+    if prepared["launch"]["namespaces"]:
+        inside[b"TMPDIR"] = b"/tmp"  # private, and there; the caller's may be neither
+    rules = with_options(prepared["env"], request["extra_env"], request["env_all"])
+    env = build_environment(rules, request["environ"], inside)
     argv = tuple(os.fsencode(word) for word in request["command"])
     terminal, foreground = find_terminal() if request["use_terminal"] else (-1, False)
     return {

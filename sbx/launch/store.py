@@ -27,7 +27,7 @@ FILE, ABSENT, DIRECTORY, VARIABLE, LEADS_TO = 1, 2, 3, 4, 5
 
 # Variables that decide where policies are looked for and what rules mean.
 KEY_VARIABLES = (b"HOME", b"XDG_CONFIG_HOME", b"XDG_CACHE_HOME", b"XDG_STATE_HOME", b"XDG_DATA_HOME",
-                 b"SBX_TRUST_WORKSPACE", b"VIRTUAL_ENV")  # fmt: skip
+                 b"SBX_TRUST_WORKSPACE", b"VIRTUAL_ENV", b"PWD")  # fmt: skip
 
 # Options that change nothing of the plan. The values of --env must never be stored.
 NOT_IN_KEY = ("env", "env-all", "json", "report", "no-audit", "no-tty", "verbose")

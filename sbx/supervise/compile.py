@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sbx.backends.capabilities import Capabilities
 from sbx.backends.capability_cache import load_cached
 from sbx.backends.capability_cache import store as remember_capabilities
-from sbx.backends.linux import compile_launch
+from sbx.backends.linux import compile_launch, copied_files
 from sbx.errors import UsageError
 from sbx.launch import store
 from sbx.model.guarantee import Applied
@@ -150,7 +150,8 @@ def compile_profile(
     found = capabilities() if machine is None else machine
     plan = plan_for(policy, profile, cwd=cwd, environ=environ, machine=found)
     backing = compile_launch(profile, plan, found)
-    return Compiled(policy, profile, plan, backing.prepared, backing.enforced, dependencies(policy, profile, plan))
+    needed = dependencies(policy, profile, plan, copied_files(backing.prepared))
+    return Compiled(policy, profile, plan, backing.prepared, backing.enforced, needed)
 
 
 def plan_for(
@@ -173,7 +174,9 @@ def _specials(policy: Policy) -> tuple[tuple[str, Op], ...]:
     return tuple(pairs) or planner.DEFAULT_SPECIALS
 
 
-def dependencies(policy: Policy, profile: EffectiveProfile, plan: Plan) -> tuple[tuple[Any, ...], ...] | None:
+def dependencies(
+    policy: Policy, profile: EffectiveProfile, plan: Plan, copied: tuple[str, ...] = ()
+) -> tuple[tuple[Any, ...], ...] | None:
     """What the stored plan has to be compared with before it is used again."""
     found: list[tuple[Any, ...]] = []
     for file in policy.files:
@@ -183,7 +186,7 @@ def dependencies(policy: Policy, profile: EffectiveProfile, plan: Plan) -> tuple
         stamp = (seen.mtime_ns, seen.ino, seen.dev, seen.size, seen.ctime_ns)
         found.append((store.FILE, os.fsencode(file.path), stamp))
     dot_git = os.path.join(policy.workspace, ".git")
-    for path in [*_git_files(dot_git), *_approval(policy)]:
+    for path in [*_git_files(dot_git), *_approval(policy), *copied]:
         try:
             now = os.stat(path)
         except OSError:
