@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import click
 
@@ -13,20 +14,15 @@ Row = tuple[str, str, str]  # what, full | partial | missing, by what
 STATE_COLOURS = {"full": "green", "partial": "yellow", "missing": "red"}
 
 
-@click.command("doctor", short_help="what this machine can enforce, and what to do about what is missing")
-@click.option("--json", "as_json", is_flag=True, help="print the probe's result as JSON")
-def doctor(as_json: bool) -> None:
-    """Try every mechanism and say what this machine can enforce, by what, and what to do about what is missing.
-
-    Exit status: 0 when a profile with `require: full` can be enforced, 1 otherwise.
-    """
+def command(options: dict[str, Any], words: list[str]) -> int:
+    """0 when a profile with `require: full` can be enforced here, 1 otherwise."""
     capabilities = probe_this_machine()
-    if as_json:
+    if options.get("json"):
         click.echo(capabilities.to_json())
     else:
         colour = False if os.environ.get("NO_COLOR") else None  # None: on a terminal only
         click.echo("\n".join(render(capabilities)), color=colour)
-    sys.exit(0 if capabilities.full else 1)
+    return 0 if capabilities.full else 1
 
 
 def probe_this_machine() -> Capabilities:

@@ -107,14 +107,18 @@ def _notes(view: View, location: str) -> tuple[str, ...]:
     return ()
 
 
-def how(row: Row | None) -> str:
-    """How this machine enforces the rule that decided; empty when nothing is known about it."""
-    if row is None:
-        return "exact: what no rule names does not exist for the command"
-    guarantee = row.guarantee
-    if guarantee is None:
+def how(view: View, verdict: Verdict) -> str:
+    """How this machine enforces what decided, and how exactly; empty when nothing is known about it."""
+    deciding = verdict.deciding
+    if deciding is None or not view.mechanism:
         return ""
-    exactness, mechanism, note = guarantee
+    row = deciding.winner
+    if row is None:
+        effect = "is not there for the command" if deciding.name == "read" else "is read-only for the command"
+        return f"exact: {view.mechanism} (what no rule grants {effect})"
+    if row.guarantee is None:  # of the baseline, which every run shares
+        return view.mechanism
+    exactness, mechanism, note = row.guarantee
     return f"{exactness}: {mechanism}" + (f" ({note})" if note else "")
 
 
@@ -127,29 +131,35 @@ def plain_lines(view: View, answers: Iterable[Answer], cwd: str) -> list[str]:
             lines.append(f"{head}: is really {visible(answer.location)}")
         lines += [f"{head}: note: {note}" for note in answer.notes]
         for verdict in answer.verdicts:
-            lines += [f"{head}: {verdict.access}: {fact}" for fact in _facts(verdict, cwd)]
+            lines += [f"{head}: {verdict.access}: {fact}" for fact in _facts(view, verdict, cwd)]
     return lines
 
 
-def _facts(verdict: Verdict, cwd: str) -> list[str]:
+def _facts(view: View, verdict: Verdict, cwd: str) -> list[str]:
     word = "allowed" if verdict.allowed else "denied"
     failed = verdict.failed
     if failed is not None and failed.name != verdict.access:
-        word += f" (it may not be {'read' if failed.name == 'read' else failed.name})"
+        word += " (it may not be read)"
     facts = [word]
     for each in verdict.lists:
         own = "" if each.name == verdict.access else f" in the {each.name} list"
-        for row in each.matches:
-            decides = row is each.winner and each is verdict.deciding
-            facts.append(f"{'decided by' if decides else 'matched'} {rule_words(row, cwd)}{own}")
+        facts += [f"{role(verdict, each, row)} {rule_words(row, cwd)}{own}" for row in each.matches]
         if each.winner is None:
             facts.append(f"no rule matched{own}, which is a denial")
-    deciding = verdict.deciding
-    enforced = how(deciding.winner) if deciding is not None else ""
+    enforced = how(view, verdict)
     if enforced:
         facts.append(f"enforced {visible(enforced)}")
     facts += [f"change: {visible(text)}" for _, text in verdict.changes]
     return facts
+
+
+def role(verdict: Verdict, listed: Listed, row: Row) -> str:
+    """What a rule that matched did: decide, deny as well, or merely match."""
+    if row is not listed.winner:
+        return "matched"
+    if listed is verdict.deciding:
+        return "decided by"
+    return "matched" if listed.allowed else "also denied by"
 
 
 def rule_words(row: Row, cwd: str) -> str:

@@ -41,6 +41,7 @@ class View:
         "description",
         "home",
         "judge",
+        "mechanism",
         "name",
         "private",
         "profile_place",
@@ -60,6 +61,7 @@ class View:
         rows: tuple[tuple[Stored, ...], tuple[Stored, ...], tuple[Stored, ...] | None],
         judge: Judge,
         private: tuple[str, ...],  # folders that the command gets empty and for itself
+        mechanism: str,  # what enforces rules on this machine; empty when nothing is known
     ) -> None:
         self.name = name
         self.description = description
@@ -70,6 +72,7 @@ class View:
         self.rows = rows
         self.judge = judge
         self.private = private
+        self.mechanism = mechanism
 
     def entry(self) -> dict[str, Any]:
         return {"format": FORMAT, **{name: getattr(self, name) for name in self.__slots__}}
@@ -85,6 +88,7 @@ def from_entry(entry: dict[str, Any]) -> View | None:
 def view_of(profile: EffectiveProfile, policy: Policy, guarantees: Iterable[RuleGuarantee] = ()) -> View:
     """`guarantees` says how this machine enforces each rule; without it, nothing is said about enforcement."""
     known = {(each.access, each.rule, each.place): each for each in guarantees}
+    mechanisms = {each.mechanism for each in known.values()}
 
     def row(rule: Rule) -> Stored:
         source = rule.source
@@ -108,4 +112,5 @@ def view_of(profile: EffectiveProfile, policy: Policy, guarantees: Iterable[Rule
         ),
         judge=profile.judge,
         private=policy.baseline_specials.tmpfs,
+        mechanism=", ".join(sorted(mechanisms)),
     )

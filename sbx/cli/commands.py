@@ -1,0 +1,142 @@
+"""Every command as data: what it is called, where its code is, what it takes.
+
+The parser, `--help`, the overview, the man pages and the completions are made from this table. Each module is imported
+only when its command is called, and has a function `command(options, words) -> exit code`.
+"""
+
+from __future__ import annotations
+
+from sbx.launch.options import FILE, FLAG, NAME, RUN_OPTIONS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    # name, kind, metavar, repeatable, help, group: as in RUN_OPTIONS
+    OptionRow: TypeAlias = tuple[str, str, str, bool, str, str]
+
+MANY = -1
+
+JSON: OptionRow = ("json", FLAG, "", False, "Print JSON.", "")
+PROFILE: OptionRow = ("profile", NAME, "NAME", False, "The profile to ask about (default: unrestricted).", "")
+POLICY: OptionRow = ("policy", FILE, "FILE", False, "Use FILE in place of the workspace's sbx.yaml.", "")
+
+
+class Command:
+    """One row. `words` are the arguments that are not options: what they are called, how few and how many."""
+
+    __slots__ = ("about", "examples", "least", "module", "most", "name", "options", "summary", "words")
+
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        summary: str,
+        options: tuple[OptionRow, ...],
+        *,
+        words: str = "",
+        least: int = 0,
+        most: int = 0,
+        about: str = "",
+        examples: tuple[str, ...] = (),
+    ) -> None:
+        self.name = name
+        self.module = module
+        self.summary = summary
+        self.options = options
+        self.words = words
+        self.least = least
+        self.most = most
+        self.about = about
+        self.examples = examples
+
+
+COMMANDS = (
+    Command(
+        "run",
+        "sbx.cli.run",
+        "Run a command under a policy that the kernel enforces.",
+        RUN_OPTIONS,
+        words="COMMAND [ARGS]...",
+        most=MANY,
+        about="After the command, everything belongs to the command. The exit status is the command's own; 124 is a "
+        "timeout, 125 a failure of sbx itself, 126 and 127 a command that cannot be executed or found.",
+        examples=("sbx run -- make -j4", "sbx run --profile build --timeout 10m -- make -j4"),
+    ),
+    Command(
+        "sh",
+        "sbx.cli.run",
+        "The same through /bin/sh: a shell for Makefiles and CI.",
+        RUN_OPTIONS,
+        words="(-c TEXT | FILE [ARGS]...)",
+        most=MANY,
+        about="In a Makefile, 'SHELL := sbx' and '.SHELLFLAGS := sh --profile build -c' sandbox every recipe.",
+        examples=("sbx sh -c 'make && make test'",),
+    ),
+    Command(
+        "explain",
+        "sbx.cli.explain",
+        "Say why a path is allowed or denied, and what would change it.",
+        (
+            PROFILE,
+            POLICY,
+            ("read", FLAG, "", False, "Only about reading.", ""),
+            ("modify", FLAG, "", False, "Only about modifying.", ""),
+            JSON,
+        ),
+        words="PATH...",
+        least=1,
+        most=MANY,
+        about="Exit status: 0 when everything asked about is allowed, 1 when something is denied, 2 for an error.",
+        examples=("sbx explain --profile build .env build/x.o ~/.ssh/id_rsa", "sbx explain --modify .git/config"),
+    ),
+    Command(
+        "check",
+        "sbx.cli.check",
+        "Validate and lint policies, and run the tests they contain.",
+        (("no-tests", FLAG, "", False, "Do not run the policy's own tests.", ""), JSON),
+        words="[FILE]...",
+        most=MANY,
+        about="Without FILE, the policy in force here. Exit status: 0 when nothing was found, 1 when something was, 2 "
+        "for a policy that cannot be used.",
+        examples=("sbx check", "sbx check policies/*.yaml"),
+    ),
+    Command(
+        "profiles",
+        "sbx.cli.profiles",
+        "List the profiles in force, or show the effective rules of one.",
+        (POLICY, JSON),
+        words="[list | show NAME]",
+        most=2,
+        examples=("sbx profiles", "sbx profiles show build"),
+    ),
+    Command(
+        "init",
+        "sbx.cli.init",
+        "Write a starter policy that fits this folder, and approve it.",
+        (("print", FLAG, "", False, "Print it instead of writing it.", ""),),
+        examples=("sbx init --print", "sbx init"),
+    ),
+    Command(
+        "trust",
+        "sbx.cli.trust",
+        "Approve the content of a workspace's policy.",
+        (
+            ("list", FLAG, "", False, "List what was approved.", ""),
+            ("forget", FLAG, "", False, "Withdraw the approval.", ""),
+        ),
+        words="[FILE]",
+        most=1,
+        about="Without FILE, the nearest sbx.yaml. A policy that changes has to be approved again.",
+        examples=("sbx trust", "sbx trust --list", "sbx trust --forget"),
+    ),
+    Command(
+        "doctor",
+        "sbx.cli.doctor",
+        "Say what this machine can enforce, and what to do about the rest.",
+        (JSON,),
+        about="Exit status: 0 when a profile with 'require: full' can be enforced here, 1 otherwise.",
+    ),
+)
+
+BY_NAME = {command.name: command for command in COMMANDS}

@@ -1,0 +1,84 @@
+"""`sbx explain`: why a path is allowed or denied. On an unchanged policy it imports next to nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from sbx.errors import SbxError, UsageError
+from sbx.launch import store
+from sbx.model.verdict import MODIFY, READ
+from sbx.report.explain import Answer, explain, plain_lines, to_json
+from sbx.report.view import View, from_entry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def command(options: dict[str, Any], paths: list[str]) -> int:
+    """0 when everything asked about is allowed, 1 when something is denied."""
+    if options.get("read") and options.get("modify"):
+        accesses: tuple[int, ...] = (READ, MODIFY)
+    else:
+        accesses = (READ,) if options.get("read") else (MODIFY,) if options.get("modify") else (READ, MODIFY)
+    try:
+        cwd = os.getcwd()
+    except OSError:
+        raise UsageError("the working directory is gone", remedy="cd to one that exists") from None
+    if any(not path or "\0" in path for path in paths):
+        raise UsageError("an empty path names nothing", remedy="name a file or folder")
+    view = view_in_force(options.get("profile"), options.get("policy"), cwd)
+    answers = [explain(view, path, accesses, cwd) for path in paths]
+    show(view, answers, cwd, as_json=bool(options.get("json")))
+    return 0 if all(answer.allowed for answer in answers) else 1
+
+
+def show(view: View, answers: list[Answer], cwd: str, *, as_json: bool) -> None:
+    if as_json:
+        import json
+
+        print(json.dumps(to_json(view, answers), indent=2))
+    elif sys.stdout.isatty():
+        from sbx.report.explain_terminal import terminal_lines
+        from sbx.report.text import is_terminal, print_lines
+
+        if is_terminal(sys.stdout):
+            print_lines(terminal_lines(view, answers, cwd), sys.stdout)
+        else:
+            print("\n".join(plain_lines(view, answers, cwd)))
+    else:
+        print("\n".join(plain_lines(view, answers, cwd)))
+
+
+def view_in_force(profile: str | None, policy_file: str | None, cwd: str) -> View:
+    """The stored view, or a new one, kept for the next time."""
+    if sys.platform == "win32":  # the store checks owners and modes, which mean nothing there
+        return make_view(profile, policy_file, cwd)[0]
+    environ = dict(os.environb)
+    key = store.make_key({"explain": True, "profile": profile, "policy": policy_file}, os.fsencode(cwd), environ)
+    entry = store.load(key, environ)
+    view = None if entry is None else from_entry(entry)
+    if view is not None:
+        return view
+    view, dependencies = make_view(profile, policy_file, cwd)
+    if dependencies is not None:
+        store.save(key, dependencies, view.entry(), environ)
+    return view
+
+
+def make_view(name: str | None, policy_file: str | None, cwd: str) -> tuple[View, tuple[tuple[Any, ...], ...] | None]:
+    from sbx.policy.layers import effective_profile, load_policy
+    from sbx.report.view import view_of
+
+    policy = load_policy(cwd, policy_file=policy_file, environ=os.environ)
+    profile = effective_profile(policy, name)
+    if sys.platform != "linux":
+        return view_of(profile, policy), None
+    from sbx.supervise.compile import capabilities, dependencies, plan_for
+
+    try:
+        plan = plan_for(policy, profile, cwd=os.path.realpath(cwd), environ=os.environ, machine=capabilities())
+    except SbxError:
+        return view_of(profile, policy), None  # it could not be run from here, and the rules still explain
+    return view_of(profile, policy, plan.guarantees), dependencies(policy, profile, plan)
