@@ -133,8 +133,8 @@ def _braces(piece: str) -> list[str]:
         raise BadGlob("'{' is not closed: write {a,b} within one path component, or '\\{' for a plain one")
     edges = [start, *commas, end]
     expanded: list[str] = []
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
-        for middle in _braces(piece[low + 1 : high]):
+    for number in range(len(edges) - 1):
+        for middle in _braces(piece[edges[number] + 1 : edges[number + 1]]):
             for tail in _braces(piece[end + 1 :]):
                 expanded.append(piece[:start] + middle + tail)
                 if len(expanded) > MAX_ALTERNATIVES:

@@ -194,15 +194,30 @@ class _RuleLists:
                 self._add(Written(f"{escape(folder)}/**", winner.source), access, winner.origin)
 
     def check_modify_needs_read(self) -> None:
-        readable = [pattern for rule in self.read if not rule.negated for pattern in rule.patterns]
+        shown_places = self._granted(self.read)
+        readable = shown_places + [(*folder, ANY_DEPTH) for folder in self.private]
+        carved = [pattern for rule in self.read if self._is_carving(rule) for pattern in rule.patterns]
         for rule in self.modify:
-            if rule.negated or all(covered_by_any(pattern, readable) for pattern in rule.patterns):
+            if rule.negated or all(
+                covered_by_any(pattern, shown_places if covered_by_any(pattern, carved) else readable)
+                for pattern in rule.patterns
+            ):
                 continue
             raise PolicyError(
                 f"modify rule {shown(rule.text)} is not covered by a read rule",
                 remedy=f"add {shown(rule.text)} to read as well",
                 source=rule.source,
             )
+
+    def _granted(self, rules: list[Rule]) -> list[Pattern]:
+        """What the rules show of the real file system: the private folders show nothing of it."""
+        private = [(*folder, ANY_DEPTH) for folder in self.private]
+        patterns = [pattern for rule in rules if not rule.negated for pattern in rule.patterns]
+        return [pattern for pattern in patterns if pattern not in private]
+
+    def _is_carving(self, rule: Rule) -> bool:
+        own = [(*folder, ANY_DEPTH) for folder in (self.expander.workspace, self.expander.home)]
+        return rule.negated and rule.origin is Origin.BASELINE and rule.patterns[0] in own
 
     def check_escapes(self) -> None:
         """A command of an earlier run may have planted a symlink in the workspace: it must not widen the next one."""
@@ -211,9 +226,7 @@ class _RuleLists:
             if escape_.rule.access is Access.EXEC:
                 continue  # executing needs reading, which is checked
             suspects = [each.rule for each in self.expander.escapes]
-            granted = [
-                pattern for rule in rules if not rule.negated and rule not in suspects for pattern in rule.patterns
-            ]
+            granted = self._granted([rule for rule in rules if rule not in suspects])
             if all(covered_by_any(pattern, granted) for pattern in escape_.rule.patterns[:1]):
                 continue
             raise PolicyError(

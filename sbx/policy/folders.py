@@ -27,12 +27,13 @@ def database_home() -> str | None:
 def _database_home() -> str | None:
     if sys.platform == "win32":
         return os.path.expanduser("~")
-    import pwd
+    else:
+        import pwd
 
-    try:
-        return pwd.getpwuid(os.getuid()).pw_dir
-    except KeyError:
-        return None
+        try:
+            return pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError:
+            return None
 
 
 def _xdg(environ: Mapping[str, str], variable: str, default: str) -> str:

@@ -121,7 +121,10 @@ def _node(marked: _Marked, name: str, event: Any, source: Source, *, depth: int)
     entries: list[tuple[Node, Node]] = []
     while (following := marked.next())[0] != "MappingEnd":
         key = _node(marked, *following, depth=depth + 1)
-        entries.append((key, _node(marked, *marked.next(), depth=depth + 1)))
+        value = _node(marked, *marked.next(), depth=depth + 1)
+        if value.kind is Kind.NULL and not value.text:
+            value.source = key.source  # the parser places what is not there at the next token, lines below
+        entries.append((key, value))
     return Node(Kind.MAP, source, entries=entries)
 
 
