@@ -87,6 +87,7 @@ CLONE_NEW = 0x7E020000  # user, mount, pid, net, ipc, uts, cgroup
 CLONE_NEWTIME = 0x80  # unshare only: in clone() these bits are the exit signal
 NEW_LISTENER = 1 << 3
 MSG_FASTOPEN = 0x20000000
+MFD_NOEXEC_SEAL = 0x8
 REFUSED_IOCTLS = (0x5412, 0x541C, 0x541D, 0x5423)  # TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD
 # the default, a query, linux32 and uname-2.6, each with and without ADDR_NO_RANDOMIZE where that is in use
 PERSONALITIES = (0x0, 0xFFFFFFFF, 0x8, 0x20000, 0x20008, 0x40000, 0x40008)
@@ -111,6 +112,7 @@ def build_filter(
     own_netns: bool = True,
     deny_userns: bool = True,
     unix_sockets: bool = True,
+    exec_memfd: bool = True,
     notify: Sequence[Notify] = (),
 ) -> bytes:
     """The program for `machine` (as `os.uname()` spells it), as `struct sock_filter[]`.
@@ -120,6 +122,8 @@ def build_filter(
                   (`allow` is then TCP only; which ports is for Landlock to say)
     deny_userns   refuse every new namespace
     unix_sockets  False refuses socket(AF_UNIX): for hosts where nothing else keeps host services' sockets out of reach
+    exec_memfd    False refuses memory files that could be executed: for profiles with `exec` rules, which neither
+                  Landlock nor a noexec mount can apply to them
     notify        (call, argument index, mask): hand these to the listener when a bit of the mask is set in the
                   argument; index -1 is always. Refusals come first, but for openat2: there the listener has to look
                   at the mode for setuid bits itself.
@@ -131,7 +135,12 @@ def build_filter(
             platform="linux",
             reason=f"machine {machine}",
         )
-    answers = _answers(machine, network, own_netns, deny_userns, unix_sockets)
+    checks = {
+        **_mode_checks(),
+        **_other_checks(deny_userns, exec_memfd),
+        **_socket_checks(network, own_netns, unix_sockets),
+    }
+    answers = _answers(machine, checks, deny_userns)
     _add_notifications(answers, numbers(machine), notify)
     asm = Assembler()
     native = Label()
@@ -144,15 +153,12 @@ def build_filter(
     return asm.assemble()
 
 
-def _answers(
-    machine: str, network: str, own_netns: bool, deny_userns: bool, unix_sockets: bool
-) -> dict[int, int | Check]:
+def _answers(machine: str, checks: dict[str, Check], deny_userns: bool) -> dict[int, int | Check]:
     """number -> what is answered. All known calls are in here; those that are not do not exist for the command."""
     table = numbers(machine)
     answers: dict[int, int | Check] = dict.fromkeys(table.values(), ALLOW)
     for _, answer, names in REFUSED:
         answers.update((table[name], answer) for name in names.split() if name in table)
-    checks = {**_mode_checks(), **_other_checks(deny_userns), **_socket_checks(network, own_netns, unix_sockets)}
     answers.update((table[name], check) for name, check in checks.items() if name in table)
     if deny_userns:
         answers[table["clone3"]] = ENOSYS  # its flags are in memory; the C library falls back to clone
@@ -178,7 +184,7 @@ def _mode_checks() -> dict[str, Check]:
     return checks
 
 
-def _other_checks(deny_userns: bool) -> dict[str, Check]:
+def _other_checks(deny_userns: bool, exec_memfd: bool) -> dict[str, Check]:
     checks: dict[str, Check] = {
         "ioctl": (tuple((((1, WORD, command),), EPERM) for command in REFUSED_IOCTLS), ALLOW),
         "personality": (tuple((((0, WORD, value),), ALLOW) for value in PERSONALITIES), EPERM),
@@ -188,6 +194,8 @@ def _other_checks(deny_userns: bool) -> dict[str, Check]:
     if deny_userns:
         checks["clone"] = ((((0, CLONE_NEW, None),), EPERM),), ALLOW
         checks["unshare"] = ((((0, CLONE_NEW | CLONE_NEWTIME, None),), EPERM),), ALLOW
+    if not exec_memfd:
+        checks["memfd_create"] = ((((1, MFD_NOEXEC_SEAL, None),), ALLOW),), EACCES
     return checks
 
 
@@ -292,6 +300,7 @@ def summary(
     own_netns: bool = True,
     deny_userns: bool = True,
     unix_sockets: bool = True,
+    exec_memfd: bool = True,
     notify: Sequence[Notify] = (),
 ) -> tuple[str, ...]:
     """What the filter of the same arguments refuses, one line per fact."""
@@ -307,6 +316,8 @@ def summary(
         lines.append("sockets other than TCP and unix; TCP Fast Open")
     else:
         lines.append("sockets of every network family")
+    if not exec_memfd:
+        lines.append("memory files that could be executed: memfd_create without MFD_NOEXEC_SEAL")
     if not unix_sockets:
         lines.append("unix sockets other than socketpair")
     lines.append("calls of other architectures (kills), calls newer than this version of sbx")

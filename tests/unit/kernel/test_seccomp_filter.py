@@ -126,6 +126,15 @@ def test_set_id_bits_and_devices(machine: str) -> None:
         assert judge("chmod", 0, 0o4755) == "EPERM"
 
 
+def test_memory_files_where_exec_rules_hold(machine: str) -> None:
+    judge = Filter(machine, exec_memfd=False)
+    assert judge("memfd_create", 0, 1) == "EACCES"
+    assert judge("memfd_create", 0, 1 | 0x10) == "EACCES"  # MFD_EXEC
+    assert judge("memfd_create", 0, 1 | 0x8) == "allow"
+    assert "memfd_create" in "\n".join(summary(exec_memfd=False))
+    assert Filter(machine)("memfd_create", 0, 1) == "allow"
+
+
 def test_personality_and_nested_listeners(machine: str) -> None:
     judge = Filter(machine)
     assert [judge("personality", each) for each in (0, 0xFFFFFFFF, 0x8, 0x40000)] == ["allow"] * 4
