@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     ]
 
 # What ordinary programs need to behave as they do outside; nothing here is a secret or makes a program run another.
-DEFAULT_NAMES = frozenset(
+_DEFAULT = (
     # who and where
     "HOME USER LOGNAME SHELL PATH PWD TMPDIR TZ "
     # language; LC_* comes on top
@@ -48,8 +48,9 @@ DEFAULT_NAMES = frozenset(
     # that this is a CI run, not what it may do
     "CI GITHUB_ACTIONS GITLAB_CI BUILDKITE CIRCLECI JENKINS_URL TEAMCITY_VERSION TF_BUILD "
     # reproducible builds
-    "SOURCE_DATE_EPOCH".split()
+    "SOURCE_DATE_EPOCH"
 )
+DEFAULT_NAMES = frozenset(_DEFAULT.split())
 DEFAULT_PREFIXES = ("LC_",)
 
 # Names that make a program load or run something else. A glob asks for them only when it spells out at least three
@@ -57,10 +58,11 @@ DEFAULT_PREFIXES = ("LC_",)
 EXEC_LIKE_PREFIXES = (
     "LD_", "DYLD_", "PYTHON", "PERL5", "BASH_FUNC_", "GIT_", "MALLOC_", "GCONV_", "RUBY", "NODE_", "NPM_CONFIG_",
 )  # fmt: skip
-EXEC_LIKE_NAMES = frozenset(
+_EXEC_LIKE = (
     "BASH_ENV ENV PERLLIB PROMPT_COMMAND PS4 SHELLOPTS BASHOPTS IFS CDPATH LOCPATH GLIBC_TUNABLES JAVA_TOOL_OPTIONS "
-    "_JAVA_OPTIONS JDK_JAVA_OPTIONS LESSOPEN LESSCLOSE".split()
+    "_JAVA_OPTIONS JDK_JAVA_OPTIONS LESSOPEN LESSCLOSE"
 )
+EXEC_LIKE_NAMES = frozenset(_EXEC_LIKE.split())
 
 DEFAULT_PATH = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

@@ -206,20 +206,37 @@ class Supervisor:
     def _clock(self) -> None:
         now = time.monotonic()
         if self.deadline is not None and now >= self.deadline:
-            self.deadline = None
-            if self.open:
+            self._catch_up()
+            if self.deadline is not None and self._still_running():
                 self.outcome["timed_out"] = True
                 self.stop(SIGTERM)
+            self.deadline = None
         if self.kill_at is not None and now >= self.kill_at:
             self.kill_at = None
             self.kill()
         if self.watch is not None and now >= self.next_watch:
             self.next_watch = now + self.watch_interval_s
             over = self.watch()
-            if over is not None and self.outcome["limit"] is None:
-                self.outcome["limit"] = over
+            if over is not None:
                 self.watch = None
+                self._catch_up()
+                if self._still_running():
+                    self.outcome["limit"] = over
                 self.kill()
+
+    def _still_running(self) -> bool:
+        """Nothing has ended it yet, nor began to: the first cause is the one that counts."""
+        seen = self.outcome
+        ended = seen["status"] is not None or seen["failure"] is not None or seen["exec_errno"] is not None
+        stopped = seen["timed_out"] or seen["stop_signal"] is not None or seen["limit"] is not None
+        return self.open and not ended and not stopped
+
+    def _catch_up(self) -> None:
+        """Before the clock blames the command: perhaps it has ended, and the message is on its way."""
+        poll = select.poll()
+        poll.register(self.status_fd, select.POLLIN)
+        while self.open and poll.poll(0):
+            self._messages()
 
     def _messages(self) -> None:
         try:
@@ -278,7 +295,7 @@ class Supervisor:
     def _signals(self, signal_fd: int) -> None:
         for number in _read_signals(signal_fd):
             if number in STOPPING:
-                if self.outcome["stop_signal"] is None:
+                if self._still_running():
                     self.outcome["stop_signal"] = number
                 self.stop(number)
             elif number == SIGTSTP:

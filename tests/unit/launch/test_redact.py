@@ -8,21 +8,22 @@ from hypothesis import strategies as st
 
 from sbx.launch.redact import MASK, MASK_BYTES, LiveMask, Redactor, is_sensitive, redactor_for
 
-
-@pytest.mark.parametrize(
-    "name",
+SOUND_SECRET = (
     "API_TOKEN GITHUB_TOKEN GH_PAT AWS_SECRET_ACCESS_KEY PGPASSWORD MYSQL_PWD DB_PASS NPM_CONFIG__AUTH api-key token "
-    "SSH_PRIVATE_KEY GOOGLE_CREDENTIALS HTTP_AUTHORIZATION SENTRY_DSN OPENAI_API_KEY x-apikey".split(),
+    "SSH_PRIVATE_KEY GOOGLE_CREDENTIALS HTTP_AUTHORIZATION SENTRY_DSN OPENAI_API_KEY x-apikey"
 )
+HARMLESS = (
+    "PATH HOME PWD OLDPWD KEYBOARD_LAYOUT GIT_AUTHOR_NAME AUTHOR SSH_AUTH_SOCK MONKEY PASSENGER SPINNER KEY "
+    "GOOGLE_CREDENTIALS_FILE TURKEY_DIR COMPASS"
+)
+
+
+@pytest.mark.parametrize("name", SOUND_SECRET.split())
 def test_names_that_sound_like_a_secret(name: str) -> None:
     assert is_sensitive(name)
 
 
-@pytest.mark.parametrize(
-    "name",
-    "PATH HOME PWD OLDPWD KEYBOARD_LAYOUT GIT_AUTHOR_NAME AUTHOR SSH_AUTH_SOCK MONKEY PASSENGER SPINNER KEY "
-    "GOOGLE_CREDENTIALS_FILE TURKEY_DIR COMPASS".split(),
-)
+@pytest.mark.parametrize("name", HARMLESS.split())
 def test_names_that_do_not(name: str) -> None:
     assert not is_sensitive(name)
 
