@@ -22,10 +22,19 @@ def main() -> NoReturn:
 
             record_success(done)
             leave(0)
+    _complete_path()
     from sbx.cli.main import finish_run
     from sbx.cli.main import main as command_line
 
     leave(command_line(arguments) if done is None else finish_run(done))
+
+
+def _complete_path() -> None:
+    """The compile side may need packages that only the site module finds, which the `sbx` command starts without."""
+    if sys.flags.no_site:
+        import site
+
+        site.main()
 
 
 def leave(code: int) -> NoReturn:

@@ -1,0 +1,9 @@
+"""What the `sbx` command runs (see console.sh): put the installation on the path and go."""
+
+import sys
+
+sys.path.append(__file__[: -len("/sbx/launch/console.py")])
+
+from sbx.__main__ import main  # noqa: E402
+
+main()

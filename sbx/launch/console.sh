@@ -1,0 +1,22 @@
+#!/bin/sh
+# The `sbx` command. Finds the Python it was installed for and starts it isolated and without the site module, which
+# costs more than a whole sandbox and which a run from a stored plan never needs.
+self=$0
+while [ -L "$self" ]; do # such as pipx's link in ~/.local/bin
+  link=$(readlink "$self") || break
+  case $link in
+  /*) self=$link ;;
+  *) self=${self%/*}/$link ;;
+  esac
+done
+bin=${self%/*}
+for package in "$bin"/../lib/python3*/site-packages/sbx "$bin"/../lib/python3*/dist-packages/sbx; do
+  [ -f "$package/launch/console.py" ] || continue
+  version=${package%/*/sbx}
+  version=${version##*/}
+  for python in "$bin/$version" "$bin/python3"; do
+    [ -x "$python" ] && exec "$python" -IS "$package/launch/console.py" "$@"
+  done
+  exec "$version" -IS "$package/launch/console.py" "$@"
+done
+exec "$bin/python3" -m sbx "$@" # an editable installation
