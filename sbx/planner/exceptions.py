@@ -139,7 +139,8 @@ EXCEPTIONS: dict[str, KnownException] = {
             "landlock-hard-link",
             _STRICTER,
             (LANDLOCK,),
-            "A file with several names gets the verdict of its most restricted one where it is granted by itself.",
+            "A file with several names is granted by itself only with all of them in sight, and then by the verdict of "
+            "the most restricted one.",
         ),
         _known(
             "landlock-no-private-place",

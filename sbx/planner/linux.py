@@ -61,7 +61,7 @@ def _plan_namespaces(
     walk.run()
     operations = drop_dangling(walk.operations, optional_links - written)
     _check_cwd(profile, cwd, operations)
-    made = tuple(Operation(Op.MAKE_DIR, path, why="a modify rule names it") for path in walk.made)
+    made = tuple(Operation(Op.MAKE_DIR, path, why="a modify rule names it") for path in walk.making.made)
     return Plan(
         platform="linux",
         backend=NAMESPACES,

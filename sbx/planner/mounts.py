@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from sbx.model.glob import is_subtree
 from sbx.model.plan import Op, Operation
 from sbx.model.profile import EffectiveProfile
-from sbx.model.rules import Access, Origin
+from sbx.model.rules import Access
+from sbx.planner.making import Making, join
 from sbx.planner.observe import Observations
-from sbx.planner.specials import NEVER_WALKED, Regions
+from sbx.planner.specials import NEVER_WALKED, Regions, children_by_parent
 from sbx.planner.states import HIDDEN, MODIFIABLE, READABLE, State
 from sbx.planner.walk import DIRECTORY, LINK, DirectoryReader
 
@@ -53,13 +53,13 @@ class MountWalk:
     ) -> None:
         self.profile = profile
         self.operations: list[Operation] = []
-        self.made: list[str] = []  # directories to create first, parents before children
+        self.making = Making(profile, reader)
         self.seen = Observations(profile)
         self._regions = regions
         self._specials = dict(specials)
         self._reader = reader
         self._links = links
-        self._forced = _children_by_parent([*self._specials, *links])
+        self._forced = children_by_parent([*self._specials, *links])
         self._pinned: set[str] = set()
         self._has_exec = profile.exec is not None
 
@@ -102,8 +102,7 @@ class MountWalk:
         generic = state.generic
         if state.verdict == HIDDEN or generic.verdict == HIDDEN:
             return None
-        writable = state.verdict == MODIFIABLE and generic.all_modifiable
-        return Stand(True, writable, not self._has_exec or generic.all_exec)
+        return Stand(True, state.writable, not self._has_exec or generic.all_exec)
 
     def _unlistable(self, path: str, state: State, stand: Stand | None) -> bool:
         """Names that should be excluded cannot be found, but may be guessed: show nothing of such a directory."""
@@ -149,7 +148,7 @@ class MountWalk:
             entries = self._reader.entries(path)
         if entries is None:
             for name in sorted({*state.names.literals, *forced}):
-                kind = self._reader.kind(_join(path, name))
+                kind = self._reader.kind(join(path, name))
                 self._named(path, name, kind, state, stand, found=False)
             return
         present = dict(entries)
@@ -159,7 +158,7 @@ class MountWalk:
             self._named(path, name, None, state, stand, found=False)
 
     def _named(self, parent: str, name: str, kind: str | None, state: State, stand: Stand, *, found: bool) -> None:
-        path = _join(parent, name)
+        path = join(parent, name)
         child = state.step(name)
         if path in self._specials:
             self._special(path, stand)
@@ -167,8 +166,8 @@ class MountWalk:
         if kind is None:
             if path in self._forced and not stand.bound and self._stand(child) is None:
                 kind = DIRECTORY  # leads to a private place on a host that lacks it
-            elif self._may_make(parent, path, child, stand):
-                kind = DIRECTORY
+            elif not stand.writable and self.making.plan_for(parent, path, child):
+                kind = DIRECTORY  # where the command may write, it can make the directory by itself
             else:
                 self.seen.missing_name(state, name, stand.bound, stand.writable)
         if kind == DIRECTORY:
@@ -209,37 +208,6 @@ class MountWalk:
         why, place = self._reason(state, Access.READ) if state.verdict != HIDDEN else ("named by a rule", "")
         self.operations.append(Operation(Op.SYMLINK, path, text, is_dir=False, why=why, place=place))
 
-    # --- directories that a modify rule names and that are not there
-
-    def _may_make(self, parent: str, path: str, state: State, stand: Stand) -> bool:
-        """Plan to create `path` and what leads from it to the folders that rules name. False: leave it missing."""
-        if stand.writable:
-            return False  # the command can make it by itself
-        wanted: list[tuple[str, ...]] = []
-        depth = len([name for name in path.split("/") if name])
-        for each in _grants_below(self.profile, state, depth):
-            rest = each[depth:]
-            target = state
-            for name in rest:
-                target = target.step(name)
-            place = self._stand(target)
-            if target.verdict == MODIFIABLE and place is not None and place.writable:
-                wanted.append(rest)
-                if target.names.literals or target.names.wildcard:
-                    self._reader.missing.add(path)
-        if not wanted or not _may_write(parent, self.made):
-            return False
-        for rest in sorted(set(wanted)):
-            self._make(path, rest)
-        return True
-
-    def _make(self, path: str, rest: tuple[str, ...]) -> None:
-        if path not in self.made:
-            self.made.append(path)
-        self._reader.imagine(path, rest[:1])
-        if rest:
-            self._make(_join(path, rest[0]), rest[1:])
-
     # --- operations
 
     def _bind(self, path: str, state: State, stand: Stand, around: Stand, *, found: bool) -> Operation:
@@ -263,33 +231,3 @@ class MountWalk:
         if index < 0:
             return f"no {access} rule matches", ""
         return str(rules[index]), rules[index].source.place
-
-
-def _grants_below(profile: EffectiveProfile, state: State, depth: int) -> list[tuple[str, ...]]:
-    """The folders that positive modify rules `X/**` name at or below this place, which is `depth` names deep."""
-    found = []
-    for number, pattern in state.live(1):
-        rule = profile.modify[number]
-        if rule.negated or rule.origin is Origin.BASELINE or not is_subtree(pattern) or len(pattern) <= depth:
-            continue
-        found.append(tuple(str(name) for name in pattern[:-1]))
-    return found
-
-
-def _may_write(parent: str, made: list[str]) -> bool:
-    return parent in made or os.access(parent, os.W_OK | os.X_OK)
-
-
-def _join(parent: str, name: str) -> str:
-    return f"/{name}" if parent == "/" else f"{parent}/{name}"
-
-
-def _children_by_parent(paths: list[str]) -> dict[str, tuple[str, ...]]:
-    """For each directory on the way to one of these paths, the names that lead on."""
-    found: dict[str, set[str]] = {}
-    for path in paths:
-        current = "/"
-        for name in (name for name in path.split("/") if name):
-            found.setdefault(current, set()).add(name)
-            current = _join(current, name)
-    return {parent: tuple(sorted(names)) for parent, names in found.items()}

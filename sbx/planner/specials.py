@@ -66,3 +66,14 @@ def _grants(rule: Rule) -> bool:
 
 def _inside(patterns: tuple[Pattern, ...], names: tuple[str, ...]) -> tuple[Pattern, ...]:
     return tuple(pattern for pattern in patterns if fixed_prefix(pattern)[: len(names)] == names)
+
+
+def children_by_parent(paths: list[str]) -> dict[str, tuple[str, ...]]:
+    """For each directory on the way to one of these paths, the names that lead on."""
+    found: dict[str, set[str]] = {}
+    for path in paths:
+        current = "/"
+        for name in (name for name in path.split("/") if name):
+            found.setdefault(current, set()).add(name)
+            current = f"/{name}" if current == "/" else f"{current}/{name}"
+    return {parent: tuple(sorted(names)) for parent, names in found.items()}

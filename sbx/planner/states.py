@@ -187,6 +187,11 @@ class State:
         return state
 
     @property
+    def writable(self) -> bool:
+        """May this directory, and whatever could be made in it at any depth, be modified?"""
+        return self.verdict == MODIFIABLE and self.generic.all_modifiable
+
+    @property
     def generic(self) -> Generic:
         """What names that no rule spells out get, at every depth below."""
         if self._generic is None:
@@ -199,6 +204,7 @@ class State:
             self._generic = Generic(
                 child.verdict,
                 child.exec,
+                all(each.verdict != HIDDEN for each in depths),
                 all(each.verdict == MODIFIABLE for each in depths),
                 all(each.exec for each in depths),
             )
@@ -209,7 +215,8 @@ class State:
 class Generic:
     verdict: int  # of an unnamed child
     exec: bool
-    all_modifiable: bool  # at every depth
+    all_readable: bool  # at every depth
+    all_modifiable: bool
     all_exec: bool
 
 

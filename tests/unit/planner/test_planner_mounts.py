@@ -11,51 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from unit.planner.mount_model import Sandbox
 from unit.planner.profiles import profile
+from unit.planner.trees import FULL, LISTS, TREES, everything_below, grow
 
-from sbx.model.glob import escape, split_path
+from sbx.model.glob import split_path
 from sbx.model.plan import Op
 from sbx.model.profile import EffectiveProfile
 from sbx.model.verdict import may_exec, may_modify, may_read
 from sbx.planner.linux import plan
 from sbx.planner.walk import DirectoryReader
-
-NAMES = ("a", "b", "c", "x.env", "y.env", ".h", "with space", "new\nline", os.fsdecode(b"\xff\xfe"))
-TREES = st.recursive(
-    st.sampled_from(["file", "link"]),
-    lambda inner: st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
-    max_leaves=14,
-)
-COMPONENTS = st.one_of(
-    st.sampled_from(["a", "b", "c", "x.env", "nowhere", ".h"]),
-    st.sampled_from(["a", "b", "**", "**", "*", "*.env", "[!.]*", "?", "{a,b}", "[a-b]*"]),
-    st.sampled_from([escape(name) for name in NAMES]),
-)
-RULES = st.builds(
-    lambda negated, components, tail: ("!" if negated else "") + "/".join([".", *components, *tail]),
-    st.booleans(),
-    st.lists(COMPONENTS, min_size=0, max_size=3),
-    st.sampled_from([["**"], ["**"], ["a"], ["*.env"], ["*"], ["b"]]),
-)
-LISTS = st.lists(st.one_of(RULES, st.sampled_from(["!**/x.env", "!**/*.env"])), max_size=5)
-
-
-def grow(path: str, tree: object) -> None:
-    if isinstance(tree, dict):
-        os.mkdir(path)
-        for name, inner in tree.items():
-            grow(os.path.join(path, name), inner)
-    elif tree == "link":
-        os.symlink("../a", path)
-    else:
-        with open(path, "wb"):
-            pass
-
-
-def everything_below(path: str) -> Iterator[str]:
-    yield path
-    if os.path.isdir(path) and not os.path.islink(path):
-        for name in sorted(os.listdir(path)):
-            yield from everything_below(os.path.join(path, name))
 
 
 def disagreements(rules: EffectiveProfile, sandbox: Sandbox, root: str) -> Iterator[str]:
@@ -88,7 +51,13 @@ def _directory(rules: EffectiveProfile, sandbox: Sandbox, path: str) -> Iterator
 
 
 @settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(TREES.filter(lambda tree: isinstance(tree, dict)), LISTS, LISTS, st.one_of(st.none(), LISTS), st.booleans())
+@given(
+    st.one_of(st.just(FULL), TREES),
+    LISTS,
+    LISTS,
+    st.one_of(st.none(), LISTS),
+    st.booleans(),
+)
 def test_operations_agree_with_the_rules(
     tree: object, read: list[str], modify: list[str], execute: list[str] | None, shown: bool
 ) -> None:
