@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 MANY = -1
 
+TEXT = "text"  # a kind of value: read by the command itself
+
 JSON: OptionRow = ("json", FLAG, "", False, "Print JSON.", "")
 PROFILE: OptionRow = ("profile", NAME, "NAME", False, "The profile to ask about (default: unrestricted).", "")
 POLICY: OptionRow = ("policy", FILE, "FILE", False, "Use FILE in place of the workspace's sbx.yaml.", "")
@@ -109,6 +111,22 @@ COMMANDS = (
         words="[list | show NAME]",
         most=2,
         examples=("sbx profiles", "sbx profiles show build"),
+    ),
+    Command(
+        "plan",
+        "sbx.cli.plan",
+        "Say what would be done for a command, without doing it.",
+        (
+            *(row for row in RUN_OPTIONS if row[5] in ("Policy", "Limits") or row[0] in ("env", "env-all", "cwd")),
+            ("platform", TEXT, "linux|macos|windows", False, "Plan for this platform (default: this one).", "Output"),
+            ("format", TEXT, "text|json|sbpl", False, "How to print it (default: text).", "Output"),
+            ("json", FLAG, "", False, "Print JSON.", "Output"),
+        ),
+        words="[COMMAND [ARGS]...]",
+        most=MANY,
+        about="The operations in order with the rule that causes each, the Landlock rules, and how exactly each rule "
+        "of the profile is enforced. Write '--' before a command that has options of its own.",
+        examples=("sbx plan --profile build -- make -j4", "sbx plan --platform macos --format sbpl"),
     ),
     Command(
         "init",

@@ -56,9 +56,9 @@ def _rights_of(operation: Operation, profile: EffectiveProfile) -> tuple[str, ..
         case Op.TMPFS:
             return rights(is_dir=True, writable=True, executable=executable)
         case Op.PROC:
-            # Where uid 0 runs sbx, /proc/sys belongs to it: only a rule that allows it lets anything be written there.
-            below = (*(name for name in operation.path.split("/") if name), "\0")
-            return (*READ_TREE, "WRITE_FILE") if may_modify(profile.judge, below) else READ_TREE
+            # Landlock cannot tell a process's folder from /proc/sys, which the launch makes read-only by a mount.
+            own = (*(name for name in operation.path.split("/") if name), "1", "comm")
+            return (*READ_TREE, "WRITE_FILE") if may_modify(profile.judge, own) else READ_TREE
         case Op.DEV:
             return DEVICES
         case Op.SKELETON | Op.MASK:

@@ -33,14 +33,14 @@ class Observations:
         self._done.add(key)
         for access in (_READ, _MODIFY, _EXEC):
             for each in state.below[access].continuations:
-                if not isinstance(each.component, str):
+                if not each.names:
                     self._later(access, each, bound, writable, "snapshot-grant")
 
     def missing_name(self, state: State, name: str, bound: bool, writable: bool) -> None:
         """A name that rules spell out and that is not there."""
         for access in (_READ, _MODIFY, _EXEC):
             for each in state.below[access].continuations:
-                if each.component == name:
+                if name in each.names:
                     self._later(access, each, bound, writable, "missing-grant")
 
     def _later(self, access: int, each: Continuation, bound: bool, writable: bool, grant: str) -> None:

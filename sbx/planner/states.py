@@ -32,7 +32,11 @@ class Continuation:
     rule: int  # index in the profile's list of its access
     negated: bool
     component: Component
-    pattern: Pattern
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names it spells out; none for a wildcard."""
+        return spelled(self.component)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ class State:
             elif extent != NOTHING:
                 alive.append((each, states))
         continuations = [
-            Continuation(each.rule, each.negated, each.pattern[state], each.pattern)
+            Continuation(each.rule, each.negated, each.pattern[state])
             for each, states in alive
             if each.rule > cover and each.negated == allowed
             for state in states
@@ -226,10 +230,11 @@ class _Names:
     __slots__ = ("_literals", "_others", "_prefixes", "_suffixes", "_wild", "literals", "wildcard")
 
     def __init__(self, continuations: tuple[Continuation, ...], live: tuple[Component, ...]) -> None:
-        self.literals = frozenset(each.component for each in continuations if isinstance(each.component, str))
-        self.wildcard = any(not isinstance(each.component, str) for each in continuations)
-        self._literals = frozenset(component for component in live if isinstance(component, str))
-        self._wild = tuple(component for component in live if isinstance(component, tuple) and not _is_star(component))
+        self.literals = frozenset(name for each in continuations for name in each.names)
+        self.wildcard = any(not each.names for each in continuations)
+        self._literals = frozenset(name for component in live for name in spelled(component))
+        wild = (component for component in live if isinstance(component, tuple) and not spelled(component))
+        self._wild = tuple(component for component in wild if not _is_star(component))
         prefixes: list[str] = []
         suffixes: list[str] = []
         others: list[Component] = []
@@ -264,4 +269,14 @@ def _is_star(component: Component) -> bool:
 
 
 def _has_wildcard(below: Below) -> bool:
-    return any(not isinstance(each.component, str) for each in below.continuations)
+    return any(not each.names for each in below.continuations)
+
+
+def spelled(component: Component) -> tuple[str, ...]:
+    """The names a component stands for when it spells them out: `a`, or `{a,b}`."""
+    if isinstance(component, str):
+        return (component,)
+    if isinstance(component, int):
+        return ()
+    names = tuple(tokens[0] for tokens in component if len(tokens) == 1 and isinstance(tokens[0], str))
+    return names if len(names) == len(component) else ()
