@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
-import click
-
 from sbx.backends.capabilities import Capabilities, Reason
+from sbx.report.text import BAD, GOOD, PLAIN, STRONG, WARN, Line, is_terminal, print_lines
 
 Row = tuple[str, str, str]  # what, full | partial | missing, by what
-STATE_COLOURS = {"full": "green", "partial": "yellow", "missing": "red"}
+STATE_STYLES = {"full": GOOD, "partial": WARN, "missing": BAD}
 
 
 def command(options: dict[str, Any], words: list[str]) -> int:
     """0 when a profile with `require: full` can be enforced here, 1 otherwise."""
     capabilities = probe_this_machine()
     if options.get("json"):
-        click.echo(capabilities.to_json())
+        print(capabilities.to_json())
     else:
-        colour = False if os.environ.get("NO_COLOR") else None  # None: on a terminal only
-        click.echo("\n".join(render(capabilities)), color=colour)
+        lines = render(capabilities)
+        if is_terminal(sys.stdout):
+            print_lines(lines, sys.stdout)
+        else:
+            print("\n".join("".join(text for text, _ in line) for line in lines))
     return 0 if capabilities.full else 1
 
 
@@ -40,20 +41,23 @@ def probe_this_machine() -> Capabilities:
         return Capabilities(kernel=sys.platform, reasons=(reason,))
 
 
-def render(capabilities: Capabilities) -> list[str]:
+def render(capabilities: Capabilities) -> list[Line]:
     """One line per fact, so that a log can be searched."""
     where = ", in a container" if capabilities.in_container else ""
     who = "root" if capabilities.uid == 0 else f"uid {capabilities.uid}"
-    lines = [f"machine: {capabilities.kernel} {capabilities.machine}, as {who}{where}", verdict(capabilities), ""]
+    lines: list[Line] = [
+        [(f"machine: {capabilities.kernel} {capabilities.machine}, as {who}{where}", PLAIN)],
+        [(verdict(capabilities), STRONG)],
+        [("", PLAIN)],
+    ]
     for what, state, by in rows(capabilities):
-        lines.append(f"{what:<12} {click.style(f'{state:<8}', fg=STATE_COLOURS[state])} {by}")
+        lines.append([(f"{what:<12} ", PLAIN), (f"{state:<8}", STATE_STYLES[state]), (f" {by}", PLAIN)])
     if capabilities.reasons:
-        lines += ["", "missing:"]
+        lines += [[("", PLAIN)], [("missing:", PLAIN)]]
     for reason in capabilities.reasons:
         if not reason.needs:
-            lines += _missing(
-                reason, [each.mechanism for each in capabilities.reasons if each.needs == reason.mechanism]
-            )
+            followers = [each.mechanism for each in capabilities.reasons if each.needs == reason.mechanism]
+            lines += [[(text, PLAIN)] for text in _missing(reason, followers)]
     return lines
 
 

@@ -61,5 +61,5 @@ def test_colours_on_a_terminal_unless_refused(sbx: Sbx) -> None:
         assert isinstance(output, str)
         return output
 
-    assert "\x1b[" in on_terminal()
-    assert "\x1b[" not in on_terminal(NO_COLOR="1")
+    assert "\x1b[3" in on_terminal()
+    assert "\x1b[3" not in on_terminal(NO_COLOR="1")  # bold is no colour

@@ -67,7 +67,7 @@ def test_the_strongest_backend(value: Capabilities, backend: str, full: bool) ->
 
 
 def test_doctor_names_state_cause_and_remedy() -> None:
-    text = "\n".join(render(LANDLOCK_ONLY))
+    text = "\n".join("".join(span for span, _ in line) for line in render(LANDLOCK_ONLY))
     assert "full enforcement: no" in text and "--partial" in text
     assert "userns: no (EPERM)" in text
     assert "to do: do this" in text
