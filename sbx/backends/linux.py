@@ -64,7 +64,7 @@ def compile_launch(profile: EffectiveProfile, plan: Plan, capabilities: Capabili
     """Raises SandboxUnavailable where something asked for cannot be enforced and the profile insists on it."""
     if capabilities.backend == "none":
         raise unavailable(capabilities)
-    from sbx.supervise.limits import choose_limits
+    from sbx.backends.limits import choose_limits
 
     limits = choose_limits(profile.limits, capabilities)
     enforced = account(profile, plan, capabilities) | limits.enforced

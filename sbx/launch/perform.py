@@ -12,6 +12,7 @@ import os
 from sbx.errors import SetupFailed, UsageError
 from sbx.launch import wait
 from sbx.launch.environment import build_environment, jobserver_descriptors
+from sbx.launch.rlimits import clamp
 from sbx.launch.start import start
 
 TYPE_CHECKING = False
@@ -128,7 +129,7 @@ def make_run(prepared: Prepared, request: Request) -> Run:
         "env": env,
         "streams": (0, 1, 2),
         "keep": jobserver_descriptors(env.get(b"MAKEFLAGS", b"")),
-        "rlimits": prepared["rlimits"],
+        "rlimits": clamp(prepared["rlimits"]),
         "terminal": terminal,
         "foreground": foreground,
         "cgroup_fd": -1,

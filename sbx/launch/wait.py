@@ -93,6 +93,8 @@ class Supervisor:
         self.terminal = terminal
         self.pumps = pumps
         self.watch = watch
+        if watch is not None and hasattr(watch, "attach"):
+            watch.attach(pid)
         self.watch_interval_s = watch_interval_s
         self.cancel_fd = cancel_fd
         self.began = time.monotonic()

@@ -53,12 +53,21 @@ def judge(outcome: Outcome, limits: Mapping[str, Any]) -> Ended:
         return _limited(outcome, outcome["limit"], limits)
     if outcome["status"] is None:
         return _vanished(outcome)
-    if os.WIFSIGNALED(outcome["status"]):
+    if term_signal(outcome["status"]):
         return _died(outcome, outcome["status"], limits)
-    code = os.WEXITSTATUS(outcome["status"])
+    code = exit_status(outcome["status"])
     if code == 0:
         return Ended(Status.OK, 0, 0, None, "exited with status 0")
     return Ended(Status.EXIT, code, code, None, f"exited with status {code}")
+
+
+def term_signal(status: int) -> int:
+    """The signal in a wait status, 0 for an exit. By hand: the os module has these on Unix only."""
+    return status & 0x7F
+
+
+def exit_status(status: int) -> int:
+    return status >> 8 & 0xFF
 
 
 def signal_name(number: int) -> str:
@@ -98,7 +107,7 @@ def _timed_out(outcome: Outcome, limits: Mapping[str, Any]) -> Ended:
         patience = f" of {format_duration(grace)}" if grace is not None else ""
         reason += f"; SIGTERM was not enough, SIGKILL followed after the grace period{patience}"
         return Ended(Status.TIMEOUT, EXIT_TIMEOUT, None, SIGKILL, reason)
-    ended_by = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None
+    ended_by = (term_signal(status) or None) if status is not None else None
     return Ended(Status.TIMEOUT, EXIT_TIMEOUT, None, ended_by, reason)
 
 
@@ -110,7 +119,7 @@ def _stopped(outcome: Outcome, number: int) -> Ended:
     status = outcome["status"]
     own = rc
     if status is not None:
-        own = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        own = 128 + term_signal(status) if term_signal(status) else exit_status(status)
     return Ended(_killed_status(number), rc, own, number, reason)
 
 
@@ -122,6 +131,9 @@ def _limited(outcome: Outcome, limit: str, limits: Mapping[str, Any]) -> Ended:
         return Ended(Status.MEM_LIMIT, EXIT_MEM_LIMIT, EXIT_MEM_LIMIT, SIGKILL, reason)
     if limit == "cpu":
         return _cpu_limit(limits, SIGKILL)
+    if limit == "pids":
+        reason = f"more than {limits.get('pids')} processes at once: the command and what it started were killed"
+        return Ended(Status.KILLED_KILL, 128 + SIGKILL, 128 + SIGKILL, SIGKILL, reason)
     after = "the command was killed" if outcome["started"] else "nothing was run"
     return Ended(Status.INTERNAL_ERROR, EXIT_INTERNAL, None, None, f"could not watch the limits: {limit}; {after}")
 
@@ -143,7 +155,7 @@ def _vanished(outcome: Outcome) -> Ended:
 
 
 def _died(outcome: Outcome, status: int, limits: Mapping[str, Any]) -> Ended:
-    number = os.WTERMSIG(status)
+    number = term_signal(status)
     cpu_limit = limits.get("cpu_s")
     if number in (SIGXCPU, SIGKILL) and cpu_limit is not None and outcome["cpu_s"] + CPU_TOLERANCE_S >= cpu_limit:
         return _cpu_limit(limits, number)
@@ -154,7 +166,7 @@ def _died(outcome: Outcome, status: int, limits: Mapping[str, Any]) -> Ended:
             "or raised the signal itself"
         )
         return Ended(Status.FORBIDDEN_SYSCALL, rc, rc, number, reason)
-    core = ", core dumped" if os.WCOREDUMP(status) else ""
+    core = ", core dumped" if status & 0x80 else ""
     by_whom = "" if number != SIGKILL else "; not by a limit of sbx"
     reason = f"killed by signal {signal_name(number)}{core}{by_whom}"
     return Ended(_killed_status(number), rc, rc, number, reason)

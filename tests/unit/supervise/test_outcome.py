@@ -64,6 +64,7 @@ def by(number: int) -> int:
         (seen(status=by(9), cpu_s=3.95), Status.CPU_LIMIT, 152, 152, 9),
         (seen(limit="cpu", killed=True), Status.CPU_LIMIT, 152, 152, 9),
         (seen(limit="memory", killed=True), Status.MEM_LIMIT, 137, 137, 9),
+        (seen(limit="pids", killed=True), Status.KILLED_KILL, 137, 137, 9),
         (seen(limit="memory", status=by(9)), Status.MEM_LIMIT, 137, 137, 9),
         # a handler that ends well on TERM is still a timeout
         (seen(timed_out=True, status=exited(0)), Status.TIMEOUT, 124, None, None),
