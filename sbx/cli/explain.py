@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from sbx.errors import SbxError, UsageError
+from sbx.errors import UsageError
 from sbx.launch import store
 from sbx.model.verdict import MODIFY, READ
 from sbx.report.explain import Answer, explain, plain_lines, to_json
@@ -14,6 +14,8 @@ from sbx.report.view import View, from_entry
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from sbx.model.profile import EffectiveProfile
 
 
 def command(options: dict[str, Any], paths: list[str]) -> int:
@@ -73,12 +75,24 @@ def make_view(name: str | None, policy_file: str | None, cwd: str) -> tuple[View
 
     policy = load_policy(cwd, policy_file=policy_file, environ=os.environ)
     profile = effective_profile(policy, name)
+    view = view_of(profile, policy)
     if sys.platform != "linux":
-        return view_of(profile, policy), None
-    from sbx.supervise.compile import capabilities, dependencies, plan_for
+        return view, None
+    from sbx.supervise.compile import policy_dependencies
 
-    try:
-        plan = plan_for(policy, profile, cwd=os.path.realpath(cwd), environ=os.environ, machine=capabilities())
-    except SbxError:
-        return view_of(profile, policy), None  # it could not be run from here, and the rules still explain
-    return view_of(profile, policy, plan.guarantees), dependencies(policy, profile, plan)
+    known = policy_dependencies(policy, profile)
+    return view, None if known is None else (*known, *_prefixes(profile))
+
+
+def _prefixes(profile: EffectiveProfile) -> list[tuple[Any, ...]]:
+    """What the rules' fixed prefixes lead to: a folder that becomes a symlink, or appears, changes their meaning."""
+    found: list[tuple[Any, ...]] = []
+    for prefix, _ in profile.resolved:
+        name = os.fsencode(prefix)
+        try:
+            status = os.stat(prefix)
+        except OSError:
+            found.append((store.ABSENT, name))
+        else:
+            found.append((store.LEADS_TO, name, (status.st_dev, status.st_ino)))
+    return found

@@ -9,17 +9,22 @@ import os
 
 from sbx.model.glob import split_path
 from sbx.model.location import real_location
-from sbx.model.verdict import MODIFY, READ, consult
+from sbx.model.verdict import consult
 from sbx.report.change import changes
 from sbx.report.view import Row
 from sbx.report.words import place_of, visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, TypeAlias
 
     from sbx.report.view import View
+
+    # How exactly (model.guarantee.Exactness), by what, and a note: for a view, a real location, an access's position
+    # in a judge, and the rule that decided. None: nothing is known.
+    Enforced: TypeAlias = tuple[str, str, str]
+    Enforcement: TypeAlias = Callable[[View, str, int, Row | None], Enforced | None]
 
 ACCESS_NAMES = ("read", "modify", "exec")
 JSON_VERSION = 1
@@ -40,11 +45,12 @@ class Listed:
 class Verdict:
     """The verdict on one path for one access: each list that was asked, and what would change the outcome."""
 
-    __slots__ = ("access", "allowed", "changes", "lists")
+    __slots__ = ("access", "allowed", "changes", "enforced", "lists")
 
     def __init__(self, access: str, lists: tuple[Listed, ...], change: tuple[tuple[str, str], ...]) -> None:
         self.access = access
         self.lists = lists
+        self.enforced: Enforced | None = None
         self.allowed = bool(lists) and all(each.allowed for each in lists)
         self.changes = change  # (kind, text) with kind policy | option | none
 
@@ -74,14 +80,18 @@ class Answer:
         return all(verdict.allowed for verdict in self.verdicts)
 
 
-def explain(view: View, path: str, accesses: Sequence[int], cwd: str) -> Answer:
-    """Relative paths start at `cwd`."""
+def explain(view: View, path: str, accesses: Sequence[int], cwd: str, enforcement: Enforcement | None = None) -> Answer:
+    """Relative paths start at `cwd`. `enforcement` says how this machine holds to what decided."""
     location = real_location(path, cwd)
     if location is None:
         loop = (("none", "its symlinks form a loop, which nothing can follow: remove the loop"),)
         return Answer(path, None, tuple(Verdict(ACCESS_NAMES[access], (), loop) for access in accesses), ())
     names = split_path(location)
     verdicts = tuple(_verdict(view, location, names, access) for access in accesses)
+    if enforcement is not None:
+        for access, verdict in zip(accesses, verdicts, strict=True):
+            deciding = verdict.deciding
+            verdict.enforced = enforcement(view, location, access, None if deciding is None else deciding.winner)
     return Answer(path, location, verdicts, _notes(view, location))
 
 
@@ -107,18 +117,11 @@ def _notes(view: View, location: str) -> tuple[str, ...]:
     return ()
 
 
-def how(view: View, verdict: Verdict) -> str:
+def how(verdict: Verdict) -> str:
     """How this machine enforces what decided, and how exactly; empty when nothing is known about it."""
-    deciding = verdict.deciding
-    if deciding is None or not view.mechanism:
+    if verdict.enforced is None:
         return ""
-    row = deciding.winner
-    if row is None:
-        effect = "is not there for the command" if deciding.name == "read" else "is read-only for the command"
-        return f"exact: {view.mechanism} (what no rule grants {effect})"
-    if row.guarantee is None:  # of the baseline, which every run shares
-        return view.mechanism
-    exactness, mechanism, note = row.guarantee
+    exactness, mechanism, note = verdict.enforced
     return f"{exactness}: {mechanism}" + (f" ({note})" if note else "")
 
 
@@ -131,11 +134,11 @@ def plain_lines(view: View, answers: Iterable[Answer], cwd: str) -> list[str]:
             lines.append(f"{head}: is really {visible(answer.location)}")
         lines += [f"{head}: note: {note}" for note in answer.notes]
         for verdict in answer.verdicts:
-            lines += [f"{head}: {verdict.access}: {fact}" for fact in _facts(view, verdict, cwd)]
+            lines += [f"{head}: {verdict.access}: {fact}" for fact in _facts(verdict, cwd)]
     return lines
 
 
-def _facts(view: View, verdict: Verdict, cwd: str) -> list[str]:
+def _facts(verdict: Verdict, cwd: str) -> list[str]:
     word = "allowed" if verdict.allowed else "denied"
     failed = verdict.failed
     if failed is not None and failed.name != verdict.access:
@@ -146,7 +149,7 @@ def _facts(view: View, verdict: Verdict, cwd: str) -> list[str]:
         facts += [f"{role(verdict, each, row)} {rule_words(row, cwd)}{own}" for row in each.matches]
         if each.winner is None:
             facts.append(f"no rule matched{own}, which is a denial")
-    enforced = how(view, verdict)
+    enforced = how(verdict)
     if enforced:
         facts.append(f"enforced {visible(enforced)}")
     facts += [f"change: {visible(text)}" for _, text in verdict.changes]
@@ -202,7 +205,7 @@ def _verdict_json(verdict: Verdict) -> dict[str, Any]:
             }
             for each in verdict.lists
         ],
-        "enforced": _guarantee_json(winner),
+        "enforced": _enforced_json(verdict),
         "changes": [{"kind": kind, "text": text} for kind, text in verdict.changes],
     }
 
@@ -219,11 +222,8 @@ def _row_json(row: Row) -> dict[str, Any]:
     }
 
 
-def _guarantee_json(row: Row | None) -> dict[str, str] | None:
-    guarantee = None if row is None else row.guarantee
-    if guarantee is None:
+def _enforced_json(verdict: Verdict) -> dict[str, str] | None:
+    if verdict.enforced is None:
         return None
-    return {"exactness": guarantee[0], "mechanism": guarantee[1], "note": guarantee[2]}
-
-
-ACCESSES = (READ, MODIFY)  # what is explained when nothing narrower is asked
+    exactness, mechanism, note = verdict.enforced
+    return {"exactness": exactness, "mechanism": mechanism, "note": note}

@@ -14,13 +14,13 @@ from sbx.report.words import place_of, visible
 def terminal_lines(view: View, answers: Iterable[Answer], cwd: str) -> list[Line]:
     lines: list[Line] = []
     for answer in answers:
-        lines += _answer(view, answer, cwd)
+        lines += _answer(answer, cwd)
         lines.append([])
     lines.append([("profile ", DIM), (view.name, STRONG), (f" in {visible(view.workspace)}", DIM)])
     return lines
 
 
-def _answer(view: View, answer: Answer, cwd: str) -> list[Line]:
+def _answer(answer: Answer, cwd: str) -> list[Line]:
     head: list[Span] = [(visible(answer.path), STRONG)]
     if answer.location is not None and answer.location != os.path.normpath(os.path.join(cwd, answer.path)):
         head.append((f"  is really {visible(answer.location)}", DIM))
@@ -28,11 +28,11 @@ def _answer(view: View, answer: Answer, cwd: str) -> list[Line]:
     for note in answer.notes:
         lines.append([("  note    ", DIM), (note, PLAIN)])
     for verdict in answer.verdicts:
-        lines += _verdict(view, verdict, cwd)
+        lines += _verdict(verdict, cwd)
     return lines
 
 
-def _verdict(view: View, verdict: Verdict, cwd: str) -> list[Line]:
+def _verdict(verdict: Verdict, cwd: str) -> list[Line]:
     style, sign, word = (GOOD, "✓", "allowed") if verdict.allowed else (BAD, "✗", "denied")
     first: list[Span] = [(f"  {sign} {verdict.access:<7} ", style), (word, f"{STRONG} {style}")]
     failed = verdict.failed
@@ -40,7 +40,7 @@ def _verdict(view: View, verdict: Verdict, cwd: str) -> list[Line]:
         first.append((", because it may not be read", PLAIN))
     lines: list[Line] = [first]
     lines += columns(_rules(verdict, cwd), indent="      ")
-    enforced = how(view, verdict)
+    enforced = how(verdict)
     if enforced:
         lines += paragraph("      enforced     ", visible(enforced))
     for kind, text in verdict.changes:

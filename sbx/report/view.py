@@ -8,19 +8,15 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any, TypeAlias
 
-    from sbx.model.plan import RuleGuarantee
     from sbx.model.profile import EffectiveProfile
     from sbx.model.rules import Rule
     from sbx.model.verdict import Judge
     from sbx.policy.document import Policy
 
-    # how exactly, by what mechanism, note
-    Guarantee: TypeAlias = tuple[str, str, str]
-    # text with its sign, negated, origin, file, line, column, layer, guarantee
-    Stored: TypeAlias = tuple[str, bool, str, str, int, int, str, Guarantee | None]
+    # text with its sign, negated, origin, file, line, column, layer
+    Stored: TypeAlias = tuple[str, bool, str, str, int, int, str]
 
 FORMAT = 1
 
@@ -28,10 +24,10 @@ FORMAT = 1
 class Row:
     """One rule with its place, made from the stored form when it matched something."""
 
-    __slots__ = ("column", "file", "guarantee", "layer", "line", "negated", "origin", "text")
+    __slots__ = ("column", "file", "layer", "line", "negated", "origin", "text")
 
     def __init__(self, stored: Stored) -> None:
-        self.text, self.negated, self.origin, self.file, self.line, self.column, self.layer, self.guarantee = stored
+        self.text, self.negated, self.origin, self.file, self.line, self.column, self.layer = stored
 
 
 class View:
@@ -41,7 +37,6 @@ class View:
         "description",
         "home",
         "judge",
-        "mechanism",
         "name",
         "private",
         "profile_place",
@@ -61,7 +56,6 @@ class View:
         rows: tuple[tuple[Stored, ...], tuple[Stored, ...], tuple[Stored, ...] | None],
         judge: Judge,
         private: tuple[str, ...],  # folders that the command gets empty and for itself
-        mechanism: str,  # what enforces rules on this machine; empty when nothing is known
     ) -> None:
         self.name = name
         self.description = description
@@ -72,7 +66,6 @@ class View:
         self.rows = rows
         self.judge = judge
         self.private = private
-        self.mechanism = mechanism
 
     def entry(self) -> dict[str, Any]:
         return {"format": FORMAT, **{name: getattr(self, name) for name in self.__slots__}}
@@ -85,17 +78,11 @@ def from_entry(entry: dict[str, Any]) -> View | None:
     return View(**{name: value for name, value in entry.items() if name != "format"})
 
 
-def view_of(profile: EffectiveProfile, policy: Policy, guarantees: Iterable[RuleGuarantee] = ()) -> View:
-    """`guarantees` says how this machine enforces each rule; without it, nothing is said about enforcement."""
-    known = {(each.access, each.rule, each.place): each for each in guarantees}
-    mechanisms = {each.mechanism for each in known.values()}
-
+def view_of(profile: EffectiveProfile, policy: Policy) -> View:
     def row(rule: Rule) -> Stored:
         source = rule.source
-        found = known.get((rule.access.value, str(rule), source.place))
-        guarantee = None if found is None else (found.exactness.value, found.mechanism, found.note)
-        at = (source.file, source.line, source.column, source.layer)
-        return (str(rule), rule.negated, rule.origin.value, *at, guarantee)
+        place = (source.file, source.line, source.column, source.layer)
+        return (str(rule), rule.negated, rule.origin.value, *place)
 
     source = profile.source
     return View(
@@ -112,5 +99,4 @@ def view_of(profile: EffectiveProfile, policy: Policy, guarantees: Iterable[Rule
         ),
         judge=profile.judge,
         private=policy.baseline_specials.tmpfs,
-        mechanism=", ".join(sorted(mechanisms)),
     )

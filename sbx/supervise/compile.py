@@ -178,6 +178,22 @@ def dependencies(
     policy: Policy, profile: EffectiveProfile, plan: Plan, copied: tuple[str, ...] = ()
 ) -> tuple[tuple[Any, ...], ...] | None:
     """What the stored plan has to be compared with before it is used again."""
+    rules = policy_dependencies(policy, profile, copied)
+    if rules is None:
+        return None
+    found: list[tuple[Any, ...]] = list(rules)
+    for looked in plan.looked_at:
+        if looked.mtime_ns < 0:
+            return None
+        found.append((store.DIRECTORY, os.fsencode(looked.path), (looked.mtime_ns, looked.ino, looked.dev)))
+    found += [(store.ABSENT, os.fsencode(missing)) for missing in plan.missing]
+    return tuple(found)
+
+
+def policy_dependencies(
+    policy: Policy, profile: EffectiveProfile, copied: tuple[str, ...] = ()
+) -> tuple[tuple[Any, ...], ...] | None:
+    """The part of them that the rules were made from, and the contents of `copied`."""
     found: list[tuple[Any, ...]] = []
     for file in policy.files:
         if file.racy:
@@ -199,12 +215,7 @@ def dependencies(
         if prefix != real and os.path.exists(prefix):
             now = os.stat(prefix)
             found.append((store.LEADS_TO, os.fsencode(prefix), (now.st_dev, now.st_ino)))
-    for looked in plan.looked_at:
-        if looked.mtime_ns < 0:
-            return None
-        found.append((store.DIRECTORY, os.fsencode(looked.path), (looked.mtime_ns, looked.ino, looked.dev)))
-    for missing in (*policy.missing_files, *plan.missing):
-        found.append((store.ABSENT, os.fsencode(missing)))
+    found += [(store.ABSENT, os.fsencode(missing)) for missing in policy.missing_files]
     return tuple(found)
 
 
