@@ -40,7 +40,7 @@ def _profile(name: str, layer: str, source: Source, keys: dict[str, Any]) -> Pro
         name=name,
         layer=layer,
         source=source,
-        description=keys.get("description", "").strip(),
+        description=" ".join(keys.get("description", "").split()),
         extends=keys.get("extends"),
         read=keys.get("read", ()),
         modify=keys.get("modify", ()),

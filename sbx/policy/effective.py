@@ -158,7 +158,7 @@ class _RuleLists:
         escapes = len(self.expander.escapes) > known
         del self.expander.escapes[known:]
         if not rule.negated:
-            said = [pattern for each in rules if not each.negated for pattern in each.patterns]
+            said = self._granted(rules)
             if escapes or rule.matches(self.expander.home) or all(covered_by_any(each, said) for each in rule.patterns):
                 return
         rules.append(rule)

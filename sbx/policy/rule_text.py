@@ -78,9 +78,19 @@ def variables_of(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def has_controls(text: str) -> bool:
+    """Characters that act on a terminal or turn the text around: what people read would not be what counts."""
+    return not text.isprintable() and any(
+        char < " " or "\x7f" <= char <= "\x9f" or "\u202a" <= char <= "\u202e" or "\u2066" <= char <= "\u2069"
+        for char in text
+    )
+
+
 def _sign(text: str) -> tuple[bool, str]:
     if len(text) > MAX_RULE:
         raise BadGlob(f"longer than {MAX_RULE} characters: no path is; split it into several rules")
+    if has_controls(text):
+        raise BadGlob("a rule cannot hold control characters: write '?' in their place")
     negated = text.startswith("!")
     body = text[1:] if negated else text
     if body.startswith("!"):

@@ -16,7 +16,7 @@ from sbx.model.units import BadUnit, parse_count, parse_duration, parse_size
 from sbx.policy.document import SYSTEM, USER, Written
 from sbx.policy.nearest import did_you_mean, nearest
 from sbx.policy.nodes import Kind, Node, shown
-from sbx.policy.rule_text import check_rule, remedy_of
+from sbx.policy.rule_text import check_rule, has_controls, remedy_of
 from sbx.policy.schema import MIGRATION, OTHER_NAMES, SCHEMA_VERSION, Key, Type
 
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -136,6 +136,8 @@ def _text(node: Node, key: Key, where: str) -> str:
         if node.kind in (Kind.INT, Kind.FLOAT, Kind.BOOL):
             refuse(node.source, f"{where} must be text, not {node.kind.value}", f'put it in quotes: "{node.text}"')
         _wrong_type(node, key, where)
+    if key.name in ("description", "path") and has_controls(node.text.replace("\n", " ")):
+        refuse(node.source, f"{where} has a control character", "write it as plain text")
     return node.text
 
 
@@ -165,7 +167,11 @@ def _profile_name(node: Node, key: Key, where: str) -> Written:
 def _texts(node: Node, key: Key, where: str) -> list[Node]:
     """The items of a list of texts; a lone text gets the remedy that shows it as a list."""
     if node.kind is Kind.TEXT:
-        refuse(node.source, f"{where} must be {key.type.value}, not text", f'write {key.name}: ["{node.text[:60]}"]')
+        refuse(
+            node.source,
+            f"{where} must be {key.type.value}, not text",
+            f'write {key.name}: ["{_one_line(node.text[:60])}"]',
+        )
     if node.kind is not Kind.LIST:
         _wrong_type(node, key, where)
     for item in node.items or ():
@@ -210,7 +216,11 @@ def _network(node: Node, key: Key, where: str) -> str | dict[str, Any]:
         refuse(node.source, f"{where} must be {key.type.value}, not {node.kind.value}",
                'write network: {allow: ["api.example.com:443"]}')  # fmt: skip
     if ":" in node.text:
-        refuse(node.source, f"{where} cannot be {shown(node.text)}", f'write network: {{allow: ["{node.text[:60]}"]}}')
+        refuse(
+            node.source,
+            f"{where} cannot be {shown(node.text)}",
+            f'write network: {{allow: ["{_one_line(node.text[:60])}"]}}',
+        )
     return _choice(node, key, where)
 
 
