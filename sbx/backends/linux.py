@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 from sbx.backends.capabilities import Capabilities
 from sbx.errors import SandboxUnavailable
 from sbx.kernel import landlock, process
-from sbx.kernel.seccomp_filter import build_filter
+from sbx.kernel.seccomp_filter import NOTIFY_CREATES, build_filter
+from sbx.kernel.syscalls_table import numbers
 from sbx.launch import root
 from sbx.launch.environment import environment_rules
 from sbx.model.guarantee import Applied
 from sbx.model.plan import Op, Operation, Plan
-from sbx.model.profile import EffectiveProfile, NetworkMode, Require
+from sbx.model.profile import EffectiveProfile, FutureDenies, NetworkMode, Require
 from sbx.policy.folders import shipped_folder
 
 if TYPE_CHECKING:
@@ -76,6 +77,9 @@ def compile_launch(profile: EffectiveProfile, plan: Plan, capabilities: Capabili
         flags = NAMESPACE_FLAGS | (process.CLONE_NEWCGROUP if capabilities.cgroup_ns else 0)
         if profile.network.mode is not NetworkMode.HOST:
             flags |= process.CLONE_NEWNET
+    listening = holds_for_new_names(plan, capabilities)
+    # A pinned directory is a mount of its own, and renames across it fail; the listener refuses to move it anyway.
+    operations = tuple(each for each in plan.operations if not (listening and each.op is Op.PIN))
     prepared: Prepared = {
         "launch": {
             "namespaces": flags,
@@ -84,14 +88,16 @@ def compile_launch(profile: EffectiveProfile, plan: Plan, capabilities: Capabili
             "loopback": bool(flags & process.CLONE_NEWNET),
             "staging": staging(plan.operations) if namespaces else b"",
             "restrict_proc": os.geteuid() == 0,
-            "operations": launch_operations(plan.operations),
+            "operations": launch_operations(operations),
             "cwd": os.fsencode(plan.cwd),
             "landlock": launch_landlock(profile, plan, capabilities),
             "seccomp": build_filter(
                 capabilities.machine,
                 network=profile.network.mode.value,
                 own_netns=bool(flags & process.CLONE_NEWNET),
+                notify=NOTIFY_CREATES if listening else (),
             ),
+            "future": (profile.judge, judged_calls(capabilities.machine)) if listening else None,
         },
         "env": environment_rules(
             profile.env.pass_names, profile.env.set_values, profile.env.secret, profile.env.pass_all
@@ -106,9 +112,25 @@ def compile_launch(profile: EffectiveProfile, plan: Plan, capabilities: Capabili
         "enforced": tuple((name, each.requested, each.applied, each.details) for name, each in enforced.items()),
         "network": (profile.network.mode.value, tuple(text for text, _ in profile.network.allow)),
         "adapted": (),
-        "future": None,
     }
     return Backing(prepared, plan, enforced)
+
+
+def may_match_new_names(plan: Plan) -> int:
+    """How many denies could match a name that does not exist yet, inside what may be modified."""
+    return sum(1 for each in plan.guarantees if "snapshot-deny" in each.exceptions)
+
+
+def holds_for_new_names(plan: Plan, capabilities: Capabilities) -> bool:
+    """Is a listener needed, and can this kernel give an exact one? (Linux 5.19: no call is made twice.)"""
+    needed = {"addfd_send", "wait_killable"}
+    able = capabilities.user_notif and needed <= set(capabilities.notif_flags) and plan.backend == "namespaces"
+    return able and may_match_new_names(plan) > 0
+
+
+def judged_calls(machine: str) -> dict[int, str]:
+    table = numbers(machine)
+    return {table[name]: name for name, _argument, _mask in NOTIFY_CREATES if name in table}
 
 
 def launch_operations(operations: tuple[Operation, ...]) -> tuple[tuple[int, bytes, bytes, int], ...]:
@@ -173,9 +195,9 @@ def staging(operations: tuple[Operation, ...]) -> bytes:
     sources = [each.source or each.path for each in operations if each.op in (Op.BIND_RO, Op.BIND_RW, Op.PIN)]
     for folder in STAGING:
         inside = folder + "/"
-        if os.path.isdir(folder) and not os.path.islink(folder):
-            if not any(source == folder or source.startswith(inside) for source in sources):
-                return os.fsencode(folder)
+        usable = os.path.isdir(folder) and not os.path.islink(folder)
+        if usable and not any(source == folder or source.startswith(inside) for source in sources):
+            return os.fsencode(folder)
     raise SandboxUnavailable(
         "no directory is free to build the private root on",
         remedy=f"do not grant all of {', '.join(STAGING)}",
@@ -215,8 +237,6 @@ def account(profile: EffectiveProfile, plan: Plan, capabilities: Capabilities) -
     abi = capabilities.landlock_abi
     second = f" and Landlock ABI {abi}" if abi > 0 else ""
     namespaces = plan.backend == "namespaces"
-    snapshots = sum(1 for each in plan.guarantees if each.exactness.value == "snapshot" and each.rule.startswith("!"))
-    held = "snapshot" if snapshots else "no deny can match a new name"
     mode = profile.network.mode
     found: dict[str, Applied] = {}
     if namespaces:
@@ -228,14 +248,23 @@ def account(profile: EffectiveProfile, plan: Plan, capabilities: Capabilities) -
         found["processes"] = Applied(True, False, words)
     if profile.exec is not None:
         found["exec"] = Applied(True, abi > 0, f"Landlock ABI {abi} and noexec mounts" if abi > 0 else "noexec mounts")
-    wanted = profile.future_denies.value == "required"
-    found["future_denies"] = Applied(wanted, snapshots == 0, f"{held}: {snapshots} rules" if snapshots else held)
+    found["future_denies"] = _future_denies(profile, plan, capabilities)
     found["network"] = _network(mode, namespaces, abi)
     found["syscalls"] = Applied(True, capabilities.seccomp, "seccomp filter")
     found["privileges"] = Applied(True, True, "no_new_privs, no capabilities, nosuid" if namespaces else "no_new_privs")
     found["terminal"] = Applied(True, capabilities.seccomp, "TIOCSTI and TIOCLINUX refused by seccomp")
     found["environment"] = Applied(True, True, "all variables" if profile.env.pass_all else "allow-list")
     return found
+
+
+def _future_denies(profile: EffectiveProfile, plan: Plan, capabilities: Capabilities) -> Applied:
+    wanted = profile.future_denies is FutureDenies.REQUIRED
+    count = may_match_new_names(plan)
+    if count == 0:
+        return Applied(wanted, True, "no deny can match a new name")
+    if holds_for_new_names(plan, capabilities):
+        return Applied(wanted, True, f"seccomp listener judges new names ({count} rules)")
+    return Applied(wanted, False, f"snapshot: {count} denies hold for what exists at the start")
 
 
 def _network(mode: NetworkMode, namespaces: bool, abi: int) -> Applied:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import _ctypes
 import os
+import sys
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +30,7 @@ class _Function(_ctypes.CFuncPtr):
     _restype_ = c_long
 
 
-
-_LIBC = _ctypes.dlopen(None, 0)  # type: ignore[attr-defined, unused-ignore]
+_LIBC = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # None is the program itself
 _SYSCALL = _ctypes.dlsym(_LIBC, "syscall")  # type: ignore[attr-defined, unused-ignore]
 
 
@@ -65,8 +67,8 @@ class Buffer:
         self.address: int = _ctypes.addressof(self._array)
 
     def read(self, count: int | None = None) -> bytes:
-        data = bytes(memoryview(self._array).cast("B"))
-        return data if count is None else data[:count]
+        view = memoryview(self._array).cast("B")
+        return bytes(view if count is None else view[:count])
 
     def write(self, data: bytes, offset: int = 0) -> None:
         memoryview(self._array).cast("B")[offset : offset + len(data)] = data

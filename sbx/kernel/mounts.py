@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from sbx.kernel.call import NUMBERS, syscall
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 AT_FDCWD = -100
 AT_EMPTY_PATH = 0x1000

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from sbx.kernel.call import MACHINE, NUMBERS, copy, fill, syscall
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
@@ -119,8 +122,6 @@ def network_loopback_up(socket_fd: int) -> None:
     """SIOCSIFFLAGS on `lo`: a fresh network namespace has it down."""
     request = b"lo".ljust(16, b"\0") + (0x1 | 0x40).to_bytes(2, "little") + bytes(22)  # struct ifreq: IFF_UP|RUNNING
     syscall("ioctl(SIOCSIFFLAGS)", NUMBERS["ioctl"], "llz", socket_fd, 0x8914, request)
-
-
 
 
 def hide_arguments(title: bytes = b"sbx") -> None:

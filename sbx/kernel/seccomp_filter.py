@@ -97,7 +97,7 @@ SOCK_STREAM, SOCK_SEQPACKET, SOCK_DCCP, SOCK_TYPE_MASK = 1, 5, 6, 0xF
 IPPROTO_TCP, IPPROTO_DCCP, IPPROTO_SCTP = 6, 33, 132
 
 # The calls by which a name comes into being, for a listener that judges names made during the run.
-_CREATING = "creat openat2 mkdir mkdirat mknod mknodat link linkat symlink symlinkat rename renameat renameat2"
+_CREATING = "creat openat2 mkdir mkdirat mknod mknodat link linkat symlink symlinkat rename renameat renameat2 bind"
 NOTIFY_CREATES: tuple[Notify, ...] = (
     ("open", 1, O_CREATES),
     ("openat", 2, O_CREATES),

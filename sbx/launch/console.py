@@ -4,6 +4,6 @@ import sys
 
 sys.path.append(__file__[: -len("/sbx/launch/console.py")])
 
-from sbx.__main__ import main  # noqa: E402
+from sbx.__main__ import main
 
 main()

@@ -8,14 +8,16 @@ that it has no handler for.
 
 from __future__ import annotations
 
-import _signal
 import marshal
 import os
 import select
+import sys
 
-from sbx.kernel import landlock, process, seccomp
+from sbx.kernel import landlock, process, seccomp, signals
 from sbx.kernel.call import MACHINE, NUMBERS, syscall
 from sbx.launch.root import Root, SetupStep
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,7 +78,7 @@ def _set_up(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> None:
     process.prctl(process.PR_SET_PDEATHSIG, SIGKILL)  # again: a change of credentials clears it
     if launch["landlock"] is not None:
         _landlock(launch["landlock"])
-    if launch["seccomp"]:
+    if launch["seccomp"] and launch["future"] is None:
         _step("install the system call filter", seccomp.install, launch["seccomp"])
 
 
@@ -170,6 +172,9 @@ def _landlock(plan: tuple[Any, ...]) -> None:
 
 
 def _supervise(launch: Launch, run: Run, status_fd: int) -> None:
+    if launch["future"] is not None:
+        _supervise_listening(launch, run, status_fd)
+        return
     command = _spawn(run, status_fd)
     if command == 0:
         return
@@ -180,15 +185,99 @@ def _supervise(launch: Launch, run: Run, status_fd: int) -> None:
     _tell(status_fd, (STARTED, command))
     while True:
         pid, status, usage = os.wait4(-1, WUNTRACED_WALL)
-        if pid != command:
-            continue
-        if os.WIFSTOPPED(status):
-            _tell(status_fd, (STOPPED, os.WSTOPSIG(status)))
-            continue
-        # What it waited for counts as its own; what outlived it is killed with this process and not counted.
-        total = os.times()
-        _tell(status_fd, (EXITED, status, total.children_user, total.children_system, usage.ru_maxrss))
-        os._exit(0)
+        if pid == command:
+            _command_changed(status, usage, status_fd)
+
+
+def _command_changed(status: int, usage: Any, status_fd: int) -> None:
+    if os.WIFSTOPPED(status):
+        _tell(status_fd, (STOPPED, os.WSTOPSIG(status)))
+        return
+    # What it waited for counts as its own; what outlived it is killed with this process and not counted.
+    total = os.times()
+    _tell(status_fd, (EXITED, status, total.children_user, total.children_system, usage.ru_maxrss))
+    os._exit(0)
+
+
+def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
+    """The same, with a filter that hands calls over to this process (see `names`)."""
+    from sbx.launch.listener import Serving, spawn_listened  # imported before, by start: here it costs nothing
+    from sbx.launch.names import Names
+
+    judge, calls = launch["future"]  # type: ignore[misc]
+
+    def prepare() -> None:
+        if run["terminal"] >= 0:
+            os.setpgid(0, 0)
+        else:
+            os.setsid()
+        signals.signal(SIGPIPE, signals.SIG_DFL)
+        signals.signal(SIGXFSZ, signals.SIG_DFL)
+        signals.pthread_sigmask(signals.SIG_SETMASK, ())
+
+    def failed(error: OSError) -> None:
+        _tell(status_fd, (FAILED, "install the system call filter", error.errno or 0, str(error), b""))
+
+    command, listener = spawn_listened(launch["seccomp"], prepare, lambda: _execute(run, status_fd), failed)
+    if run["terminal"] >= 0 and run["foreground"]:
+        _give_terminal(run["terminal"], command)
+    _let_go_of_streams()
+    _tell(status_fd, (STARTED, command))
+
+    def on_signal(number: int) -> None:
+        if number == SIGCHLD:
+            _reap(command, status_fd)
+        elif number == SIGTSTP:
+            _send_group(command, SIGSTOP)
+        elif number == CONTINUE_WITH_TERMINAL:
+            if run["terminal"] >= 0:
+                _give_terminal(run["terminal"], command)
+            _send_group(command, SIGCONT)
+        else:
+            _send_group(command, number)
+
+    heard = tuple(number for number in FORWARDED if signals.getsignal(number) != signals.SIG_IGN)
+    signals.pthread_sigmask(signals.SIG_BLOCK, {SIGTTOU, SIGTTIN})
+    serving = Serving(listener, Names(judge, listener), calls)
+    serving.loop((*heard, SIGCHLD, SIGCONT, SIGTSTP, CONTINUE_WITH_TERMINAL), on_signal)
+
+
+def _reap(command: int, status_fd: int) -> None:
+    while True:
+        try:
+            pid, status, usage = os.wait4(-1, WUNTRACED_WALL | os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        if pid == command:
+            _command_changed(status, usage, status_fd)
+
+
+def _send_group(command: int, number: int) -> None:
+    try:
+        os.killpg(command, number)
+    except OSError:
+        pass  # the group is gone; the status follows
+
+
+def _execute(run: Run, status_fd: int) -> None:
+    """Become the command; comes back only to tell why not, and then ends."""
+    failure = OSError(2, "not found")
+    for path in run["candidates"]:
+        try:
+            if os.stat(path).st_mode & 0o6000:
+                raise OSError(SETUID_REFUSED, "set-user-ID or set-group-ID program", path)
+            os.execve(path, run["argv"], run["env"])
+        except OSError as error:
+            if error.errno == ENOEXEC:
+                os.execve(b"/bin/sh", (b"sh", path, *run["argv"][1:]), run["env"])
+            if failure.errno in (2, 20) or error.errno not in (2, 20):
+                failure = error
+            if error.errno not in (2, 13, 20):
+                break
+    _tell(status_fd, (EXEC_FAILED, failure.errno or 0, failure.strerror or ""))
+    os._exit(125)
 
 
 def _spawn(run: Run, status_fd: int) -> int:
@@ -227,10 +316,7 @@ def _spawn_one(path: bytes, argv: tuple[bytes, ...], env: dict[bytes, bytes], op
 
 def _forward_signals(command: int, terminal: int) -> None:
     def forward(number: int, _frame: object) -> None:
-        try:
-            os.killpg(command, number)
-        except OSError:
-            pass  # the group is gone; the status follows
+        _send_group(command, number)
 
     def stop(_number: int, _frame: object) -> None:
         # Not SIGTSTP: a process group without a parent in its session ignores it.
@@ -242,12 +328,12 @@ def _forward_signals(command: int, terminal: int) -> None:
         forward(SIGCONT, None)
 
     for number in FORWARDED:
-        if _signal.getsignal(number) != _signal.SIG_IGN:
-            _signal.signal(number, forward)
-    _signal.signal(SIGCONT, forward)
-    _signal.signal(SIGTSTP, stop)
-    _signal.signal(CONTINUE_WITH_TERMINAL, resume)
-    _signal.pthread_sigmask(_signal.SIG_SETMASK, {SIGTTOU, SIGTTIN})
+        if signals.getsignal(number) != signals.SIG_IGN:
+            signals.signal(number, forward)
+    signals.signal(SIGCONT, forward)
+    signals.signal(SIGTSTP, stop)
+    signals.signal(CONTINUE_WITH_TERMINAL, resume)
+    signals.pthread_sigmask(signals.SIG_SETMASK, {SIGTTOU, SIGTTIN})
 
 
 def _give_terminal(terminal: int, command: int) -> None:

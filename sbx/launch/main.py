@@ -70,7 +70,7 @@ def fast_run(word: str, arguments: list[str]) -> dict[str, Any] | None:
     prepared: Any = store.load(key, environ)
     if prepared is None or prepared["sample"] or prepared["cgroup"] or prepared["network"][0] == "allow":
         return None
-    if prepared["future"] is not None or os.path.basename(command[0]) in prepared["adapted"]:
+    if os.path.basename(command[0]) in prepared["adapted"]:
         return None
     try:
         open_standard_descriptors()

@@ -6,14 +6,17 @@ store keeps; `perform` adds what differs from call to call.
 
 from __future__ import annotations
 
-import _signal
 import os
+import sys
 
 from sbx.errors import SetupFailed, UsageError
+from sbx.kernel import signals
 from sbx.launch import wait
 from sbx.launch.environment import build_environment, jobserver_descriptors
 from sbx.launch.rlimits import clamp
 from sbx.launch.start import start
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
         enforced: tuple[tuple[str, bool, bool, str], ...]
         network: tuple[str, tuple[str, ...]]
         adapted: tuple[str, ...]  # commands whose arguments change the plan: never served from the store
-        future: tuple[Any, ...] | None  # the judge of names that appear during the run
 
     class Request(TypedDict):
         """One call: the command and how it is connected."""
@@ -163,7 +165,7 @@ def perform(prepared: Prepared, run: Run, *, streams: Streams | None = None, wat
             _take_back(terminal, saved)
             os.close(terminal)
         os.close(signal_fd)
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+        signals.pthread_sigmask(signals.SIG_SETMASK, mask)
     return outcome
 
 
@@ -193,14 +195,14 @@ def _take_back(terminal: int, saved: Any) -> None:
     if saved is not None:
         import termios
 
-        blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, {22})  # SIGTTOU
+        blocked = signals.pthread_sigmask(signals.SIG_BLOCK, {22})  # SIGTTOU
         try:
             if termios.tcgetattr(terminal)[3] & termios.ICANON != saved[3] & termios.ICANON:
                 termios.tcsetattr(terminal, termios.TCSADRAIN, saved)  # it died in raw mode
         except termios.error:
             pass
         finally:
-            _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
+            signals.pthread_sigmask(signals.SIG_SETMASK, blocked)
 
 
 def failed_step(outcome: Outcome) -> SetupFailed | None:

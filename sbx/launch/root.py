@@ -8,6 +8,7 @@ own path until pivot_root. Sources and targets are opened without following a si
 from __future__ import annotations
 
 import os
+import sys
 
 from sbx.kernel import mounts
 from sbx.kernel.mounts import (
@@ -24,6 +25,8 @@ from sbx.kernel.mounts import (
     OPEN_TREE_CLOEXEC,
     OPEN_TREE_CLONE,
 )
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

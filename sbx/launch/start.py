@@ -6,12 +6,14 @@ descriptors, limits. Both are plain dicts of plain values.
 
 from __future__ import annotations
 
-import _signal
 import os
+import sys
 
-from sbx.kernel import process
+from sbx.kernel import process, signals
 from sbx.launch.inside import FORWARDED, SIGTSTP, live_inside
 from sbx.launch.root import make_directories
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +28,11 @@ if TYPE_CHECKING:
         restrict_proc: bool
         operations: tuple[tuple[int, bytes, bytes, int], ...]
         cwd: bytes
-        landlock: tuple[Any, ...] | None  # (fs, net, scopes, flags, ((path, access, optional), ...), ((port, access), ...))
+        landlock: (
+            tuple[Any, ...] | None
+        )  # (fs, net, scopes, flags, ((path, access, optional), ...), ((port, access), ...))
         seccomp: bytes
+        future: tuple[Any, dict[int, str]] | None  # judge and calls, where names made during the run are judged
 
     class Run(TypedDict):
         argv: tuple[bytes, ...]
@@ -44,20 +49,22 @@ if TYPE_CHECKING:
 def start(launch: Launch, run: Run) -> tuple[int, int]:
     """Clone pid 1 of the sandbox. Returns its pid out here and the descriptor its messages come from."""
     make_directories(launch["operations"])
+    if launch["future"] is not None:
+        import sbx.launch.listener  # noqa: F401  # for pid 1 inside, which can import nothing after the pivot
     status_read, status_write = os.pipe2(os.O_CLOEXEC)
     parent = process.pidfd_open(os.getpid())
     # Blocked until pid 1 has its own handlers, so that no signal finds it half-made.
-    blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, {*FORWARDED, SIGTSTP})
+    blocked = signals.pthread_sigmask(signals.SIG_BLOCK, {*FORWARDED, SIGTSTP})
     try:
         pid = process.clone(launch["namespaces"], run["cgroup_fd"])
     except OSError:
         for descriptor in (status_read, status_write, parent):
             os.close(descriptor)
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
+        signals.pthread_sigmask(signals.SIG_SETMASK, blocked)
         raise
     if pid == 0:
         live_inside(launch, run, status_write, parent)
     os.close(status_write)
     os.close(parent)
-    _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
+    signals.pthread_sigmask(signals.SIG_SETMASK, blocked)
     return pid, status_read

@@ -7,7 +7,7 @@ sandbox. A compiled rule is `(negated, patterns)`, a rule list a tuple of those,
 
 from __future__ import annotations
 
-from sbx.model.glob import match
+from sbx.model.glob import ANY_DEPTH, EVERYTHING, SOMETHING, match, match_name, reach, states_below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,3 +62,50 @@ def consult(judge: Judge, access: int, names: Sequence[str]) -> tuple[ListAnswer
         matched = tuple(index for index, rule in enumerate(rules) if any(match(each, names) for each in rule[1]))
         answers.append((position, winner >= 0 and not rules[winner][0], winner, matched))
     return tuple(answers)
+
+
+# The same verdict for many names of one directory: the rules' derivative by that directory, made once.
+
+if TYPE_CHECKING:
+    from sbx.model.glob import Component
+
+    Residue: TypeAlias = tuple[tuple[Component | None, bool], ...]  # (what the name must match, is it allowed)
+
+
+def residue(rules: CompiledRules, folder: Sequence[str]) -> Residue:
+    """What is left of the rules for names directly inside `folder`, strongest first; None matches every name."""
+    left: list[tuple[Component | None, bool]] = []
+    for negated, patterns in reversed(rules):
+        for pattern in patterns:
+            states = states_below(pattern, folder)
+            size = len(pattern)
+            if any(state == size - 1 and pattern[state] == ANY_DEPTH for state in states):
+                left.append((None, not negated))
+                return tuple(left)
+            for state in states:
+                if state < size and pattern[state] != ANY_DEPTH and _ends_after(pattern, state):
+                    left.append((pattern[state], not negated))
+    return tuple(left)
+
+
+def _ends_after(pattern: Pattern, state: int) -> bool:
+    """Does the pattern match a path that ends with the name which `state` matches?"""
+    return all(component == ANY_DEPTH for component in pattern[state + 1 :])
+
+
+def residue_allows(left: Residue, name: str) -> bool:
+    return next((allowed for component, allowed in left if component is None or match_name(component, name)), False)
+
+
+def uniform_below(rules: CompiledRules, folder: Sequence[str]) -> bool | None:
+    """The one verdict for everything below `folder`, or None where it differs from path to path."""
+    verdicts = set()
+    for negated, patterns in reversed(rules):
+        for pattern in patterns:
+            extent = reach(pattern, states_below(pattern, folder))
+            if extent == EVERYTHING:
+                verdicts.add(not negated)
+                return verdicts.pop() if len(verdicts) == 1 else None
+            if extent == SOMETHING:
+                verdicts.add(not negated)
+    return None if True in verdicts else False

@@ -19,6 +19,7 @@ from sbx.model.profile import EffectiveProfile, Environment, Limits, Network, Ne
 from sbx.model.source import Source
 from sbx.model.units import BadUnit, parse_count, parse_duration, parse_size
 from sbx.planner import linux as planner
+from sbx.planner.specials import DEFAULT_SPECIALS
 from sbx.policy.document import Policy, RunRules
 from sbx.policy.layers import effective_profile, load_policy
 
@@ -171,7 +172,7 @@ def _specials(policy: Policy) -> tuple[tuple[str, Op], ...]:
     named = policy.baseline_specials
     pairs = [(path, Op.PROC) for path in named.proc] + [(path, Op.DEV) for path in named.dev]
     pairs += [(path, Op.TMPFS) for path in named.tmpfs]
-    return tuple(pairs) or planner.DEFAULT_SPECIALS
+    return tuple(pairs) or DEFAULT_SPECIALS
 
 
 def dependencies(
@@ -212,6 +213,8 @@ def policy_dependencies(
     for name, value in profile.variables:
         found.append((store.VARIABLE, os.fsencode(name), None if value is None else os.fsencode(value)))
     for prefix, real in profile.resolved:
+        if real.startswith("/proc/"):
+            continue  # /dev/fd and its like lead elsewhere in every process, and are private to the run anyway
         if prefix != real and os.path.exists(prefix):
             now = os.stat(prefix)
             found.append((store.LEADS_TO, os.fsencode(prefix), (now.st_dev, now.st_ino)))
