@@ -11,7 +11,7 @@ import os
 import select
 import sys
 
-from sbx.kernel import process, seccomp
+from sbx.kernel import process, seccomp, signals
 from sbx.kernel.notify import Listener
 from sbx.launch.names import Names, WouldBlock
 
