@@ -6,7 +6,6 @@ import os
 import sys
 
 from sbx.errors import UsageError
-from sbx.launch import store
 from sbx.model.verdict import MODIFY, READ
 from sbx.report.explain import Answer, explain, plain_lines, to_json
 from sbx.report.view import View, from_entry
@@ -55,8 +54,10 @@ def show(view: View, answers: list[Answer], cwd: str, *, as_json: bool) -> None:
 
 def view_in_force(profile: str | None, policy_file: str | None, cwd: str) -> View:
     """The stored view, or a new one, kept for the next time."""
-    if sys.platform == "win32":  # the store checks owners and modes, which mean nothing there
+    if sys.platform != "linux":
         return make_view(profile, policy_file, cwd)[0]
+    from sbx.launch import store
+
     environ = dict(os.environb)
     key = store.make_key({"explain": True, "profile": profile, "policy": policy_file}, os.fsencode(cwd), environ)
     entry = store.load(key, environ)
@@ -86,13 +87,17 @@ def make_view(name: str | None, policy_file: str | None, cwd: str) -> tuple[View
 
 def _prefixes(profile: EffectiveProfile) -> list[tuple[Any, ...]]:
     """What the rules' fixed prefixes lead to: a folder that becomes a symlink, or appears, changes their meaning."""
+    from sbx.launch.store import ABSENT, LEADS_TO
+
     found: list[tuple[Any, ...]] = []
-    for prefix, _ in profile.resolved:
+    for prefix, real in profile.resolved:
+        if real.startswith("/proc/"):
+            continue  # /dev/fd and its like lead elsewhere in every process
         name = os.fsencode(prefix)
         try:
             status = os.stat(prefix)
         except OSError:
-            found.append((store.ABSENT, name))
+            found.append((ABSENT, name))
         else:
-            found.append((store.LEADS_TO, name, (status.st_dev, status.st_ino)))
+            found.append((LEADS_TO, name, (status.st_dev, status.st_ino)))
     return found

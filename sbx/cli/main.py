@@ -154,10 +154,9 @@ def _run(row: Command, rest: list[str]) -> int:
 
 
 def _call(row: Command, options: dict[str, Any], words: list[str]) -> int:
-    import importlib
-
-    function: Callable[[dict[str, Any], list[str]], int] = importlib.import_module(row.module).command
-    return function(options, words)
+    module: Any = __import__(row.module, fromlist=["command"])  # importlib costs milliseconds that explain has not
+    code: int = module.command(options, words)
+    return code
 
 
 def unknown(word: str, rest: list[str]) -> UsageError:
