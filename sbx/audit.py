@@ -1,0 +1,123 @@
+"""The audit log: who ran what under which profile, how it ended, what was denied. Written by `launch.audit_line`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from sbx.errors import SandboxUnavailable, SbxError
+from sbx.launch.audit_line import KEEP, NAME, START, append, folder_of, run_fields
+from sbx.model.result import Denial, Result
+
+if TYPE_CHECKING:
+    from sbx.supervise.execute import Done
+
+MAX_DENIALS = 100  # of one record: a line stays a line
+DENIED = "denied"
+
+
+def environ_bytes() -> dict[bytes, bytes]:
+    return {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()}
+
+
+def record(result: Result, done: Done) -> None:
+    """One line for a run. Trouble becomes a note of the report."""
+    trouble = append(fields_of(result), done.environ or environ_bytes())
+    if trouble is not None:
+        done.notes.append(f"no audit record was written: {trouble}")
+
+
+def record_unavailable(result: Result, error: SbxError) -> str | None:
+    """Nothing was run. That the platform could not do what was asked is a class of its own."""
+    fields = fields_of(result)
+    fields["event"] = error.slug
+    if isinstance(error, SandboxUnavailable):
+        fields["unavailable"] = {
+            "platform": error.platform or sys.platform,
+            "reason": error.reason or error.message,
+            "remediation": error.remedy,
+        }
+    return append(fields, environ_bytes())
+
+
+def record_denied(path: str, access: str, rule: str, place: str, profile: str) -> str | None:
+    """A denial that a program asked for itself (`sbx.enforce`)."""
+    denial = _denial(Denial(operation=access, path=path, rule=rule, place=place))
+    fields = {"event": DENIED, "platform": sys.platform, "profile": profile, "denials": [denial]}
+    return append(fields, environ_bytes())
+
+
+def fields_of(result: Result) -> dict[str, Any]:
+    fields = run_fields(
+        trace_id=result.trace_id,
+        argv=list(result.cmd),
+        cwd=result.cwd,
+        profile=result.profile,
+        backend=result.backend,
+        status=result.status.value,
+        rc=result.rc,
+        reason=result.reason,
+        duration_ms=result.duration_ms,
+        enforced=tuple((name, each.requested, each.applied, each.details) for name, each in result.enforced.items()),
+    )
+    for name, data in (("stdout_sha256", result.stdout), ("stderr_sha256", result.stderr)):
+        if data:
+            fields[name] = sha256(data).hexdigest()
+    if result.denials:
+        fields["denials"] = [_denial(each) for each in result.denials[:MAX_DENIALS]]
+    if result.network:
+        fields["network"] = [
+            {key: value if isinstance(value, int | str) else str(value) for key, value in each.items()}
+            for each in result.network[:MAX_DENIALS]
+        ]
+    return fields
+
+
+def _denial(denial: Denial) -> dict[str, Any]:
+    fields = {
+        "operation": denial.operation,
+        "path": denial.path,
+        "program": denial.program,
+        "count": denial.count,
+        "rule": denial.rule,
+        "place": denial.place,
+        "likely": denial.likely,
+    }
+    return {name: value for name, value in fields.items() if value or name in ("operation", "path")}
+
+
+def is_denial(fields: Mapping[str, Any]) -> bool:
+    if fields.get("denials") or fields.get("event") == DENIED or fields.get("status") == "FORBIDDEN_SYSCALL":
+        return True
+    return any(entry.get("allowed") is False or entry.get("decision") == "deny" for entry in fields.get("network", ()))
+
+
+def records(environ: Mapping[bytes, bytes] | None = None) -> Iterator[dict[str, Any]]:
+    """Every record there is, oldest first. What is torn or not ours to read is left out."""
+    folder = folder_of(environ_bytes() if environ is None else environ)
+    if folder is None:
+        return
+    path = folder + b"/" + NAME
+    for name in (*(path + b".%d" % number for number in range(KEEP, 0, -1)), path):
+        try:
+            with open(name, encoding="utf-8", errors="replace") as file:
+                for line in file:
+                    yield from _parsed(line)
+        except OSError:
+            continue
+
+
+def _parsed(line: str) -> Iterator[dict[str, Any]]:
+    try:
+        fields = json.loads(line)
+        if isinstance(fields, dict):
+            yield fields
+    except ValueError:
+        # A full disk can cut a record short, and the next one then follows on the same line.
+        again = line.find(START, 1)
+        if again > 0:
+            yield from _parsed(line[again:])

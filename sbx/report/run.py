@@ -1,0 +1,125 @@
+"""The annotated result on standard error: laid out on a terminal, one plain line for each fact elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from sbx.model.result import Result, Status
+from sbx.report.plain import BAD, GOOD, INFO, NEXT, WARN, facts, is_worth_telling, plain_lines
+from sbx.report.words import visible
+
+if TYPE_CHECKING:
+    from sbx.report.plain import Fact
+    from sbx.report.text import Line
+    from sbx.supervise.execute import Done
+
+
+def report(result: Result, done: Done) -> None:
+    """As `--report` asks: auto (anything but a plain exit 0), always, never."""
+    when = done.options.get("report", "auto")
+    if when == "never" or (when == "auto" and not is_worth_telling(result, done.notes)):
+        return
+    print_facts(facts(result, done.notes, hints(result, done)))
+
+
+def print_facts(found: list[Fact]) -> None:
+    from sbx.report.text import is_terminal, print_lines
+
+    stream = sys.stderr
+    if stream is None:
+        return
+    try:
+        if is_terminal(stream):
+            print_lines(terminal_lines(found), stream)
+        else:
+            # One write: the lines of concurrent runs that share a log do not mix.
+            stream.write("".join(line + "\n" for line in plain_lines(found)))
+        stream.flush()
+    except (OSError, ValueError):
+        pass  # nobody is left to tell
+
+
+def terminal_lines(found: list[Fact]) -> list[Line]:
+    styles = {GOOD: "green", BAD: "red", WARN: "yellow", INFO: "dim", NEXT: "cyan"}
+    width = max((len(label) for label, _, _ in found[1:]), default=0)
+    lines: list[Line] = []
+    for position, (label, text, tone) in enumerate(found):
+        if position == 0:
+            lines.append([("sbx ", "dim"), (label, f"bold {styles[tone]}"), ("  " + visible(text), "")])
+        else:
+            body = "dim" if tone == INFO else ""
+            lines.append([("  " + label.ljust(width) + "  ", styles[tone]), (visible(text), body)])
+    return lines
+
+
+def hints(result: Result, done: Done) -> list[str]:
+    """What to do about a command that could not be started: the file system outside knows more than the sandbox."""
+    if result.status is Status.NOT_FOUND:
+        return _not_found(result, done)
+    if result.status is Status.NOT_EXECUTABLE:
+        return _not_executable(result, done)
+    return []
+
+
+def _candidates(done: Done) -> list[str]:
+    return [os.fsdecode(path) for path in done.run["candidates"]]
+
+
+def _not_found(result: Result, done: Done) -> list[str]:
+    name = done.command[0]
+    for path in _candidates(done):
+        absolute = os.path.join(result.cwd, path)
+        if os.path.isfile(absolute) and os.access(absolute, os.X_OK):
+            interpreter = _interpreter(absolute)
+            if interpreter and not os.path.exists(interpreter):
+                return [f"{absolute} starts with #!{interpreter}, which does not exist"]
+            what = f"{absolute} exists, but profile {result.profile} does not let it be read"
+            if interpreter:
+                what += f" (or not its interpreter {interpreter})"
+            return [f"{what}: 'sbx explain --profile {result.profile} {absolute}' says why; --read allows it"]
+    if "/" in name:
+        return ["check the path: it is looked up inside the sandbox, from the working directory"]
+    near = _near(name, done)
+    return (
+        [f"did you mean '{near}'?"] if near else ["it is in none of the folders of PATH: install it, or name its path"]
+    )
+
+
+def _near(name: str, done: Done) -> str | None:
+    from sbx.policy.nearest import nearest
+
+    names: set[str] = set()
+    for path in _candidates(done):
+        try:
+            names.update(os.listdir(os.path.dirname(path)))
+        except OSError:
+            continue
+    return nearest(name, sorted(names))
+
+
+def _interpreter(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            line = file.readline(256)
+    except OSError:
+        return ""
+    return os.fsdecode(line[2:].split()[0]) if line.startswith(b"#!") and line[2:].split() else ""
+
+
+def _not_executable(result: Result, done: Done) -> list[str]:
+    for path in _candidates(done):
+        absolute = os.path.join(result.cwd, path)
+        if os.path.isdir(absolute):
+            return [f"{absolute} is a directory"]
+        if os.path.isfile(absolute):
+            if not os.access(absolute, os.X_OK):
+                return [f"{absolute} is not marked executable: chmod +x {absolute}"]
+            return [f"'sbx explain --profile {result.profile} {absolute}' says whether the profile lets it be executed"]
+    return []
+
+
+def report_lines(result: Result, done: Any) -> list[str]:
+    """The plain form, for whoever wants it as text."""
+    return plain_lines(facts(result, done.notes, hints(result, done)))
