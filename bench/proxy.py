@@ -125,7 +125,7 @@ def connections_per_second(target: Address, proxy: Address | None, count: int) -
     return count / (time.perf_counter() - start)
 
 
-def connections_per_second_parallel(target: Address, proxy: Address | None, count: int) -> float:
+def parallel_connections(target: Address, proxy: Address | None, count: int) -> float:
     """The same from several clients at once, so that the proxy and not the round trip is the limit."""
     start = time.perf_counter()
     clients = [in_child(lambda: void(connections_per_second(target, proxy, count // 4))) for _ in range(4)]
@@ -209,7 +209,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     children = [in_child(lambda: stream_server(stream)), in_child(lambda: echo_server(echo))]
     targets = {"stream": stream.getsockname(), "echo": echo.getsockname()}
     size, count = options.megabytes << 20, options.connections
-    rows = {
+    rows: dict[str, Callable[[Address | None], float]] = {
         "bytes_per_second": lambda proxy: bytes_per_second(targets["stream"], proxy, size),
         "connections_per_second": lambda proxy: connections_per_second(targets["echo"], proxy, count),
         "connections_per_second_4_clients": lambda proxy: connections_per_second_parallel(

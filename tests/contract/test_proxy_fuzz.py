@@ -12,7 +12,9 @@ from running_proxy import TIMEOUT_S, RunningProxy, Server, echo, read_head
 
 from sbx.network.settings import Caps
 
-CAPS = Caps(header_s=0.2, keepalive_s=0.2, idle_s=0.2, dial_s=1.0, linger_s=0.2)
+# Longer than the client waits: what is answered is answered for what was said, not because time ran out.
+PATIENT = Caps(header_s=300, keepalive_s=300, idle_s=300, dial_s=300, linger_s=300)
+IMPATIENT = Caps(header_s=1.0, keepalive_s=1.0, linger_s=1.0)
 
 # Words that the parsers know, so that random input gets past the first byte.
 WORDS = st.sampled_from(
@@ -31,25 +33,37 @@ MESSAGES = st.lists(st.one_of(WORDS, st.binary(max_size=30)), max_size=25)
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[RunningProxy, int]]:
+    yield from serve(PATIENT)
+
+
+@pytest.fixture(scope="module")
+def served_in_a_hurry() -> Iterator[tuple[RunningProxy, int]]:
+    yield from serve(IMPATIENT)
+
+
+def serve(caps: Caps) -> Iterator[tuple[RunningProxy, int]]:
     with Server(echo) as server:
         port = server.port
         rules = [f"127.0.0.1:{port}", f"api.example.com:{port}", "api.example.com:443"]
         resolve = {"api.example.com": ("127.0.0.1",)}
-        with RunningProxy(rules, resolve=resolve, caps=CAPS) as proxy:
+        with RunningProxy(rules, resolve=resolve, caps=caps) as proxy:
             yield proxy, port
 
 
 def talk(proxy: RunningProxy, pieces: list[bytes], *, close: bool) -> None:
+    """Say it, then wait for the end. Fails by time-out if the proxy neither answers nor closes."""
     with proxy.connect() as sock:
         try:
             for piece in pieces:
                 sock.sendall(piece)
             if close:
                 sock.shutdown(socket.SHUT_WR)
-            while sock.recv(65536):  # fails by time-out if the proxy neither answers nor closes
+            while sock.recv(65536):
                 pass
-        except (ConnectionResetError, BrokenPipeError):
-            pass
+        except TimeoutError:
+            raise
+        except OSError:
+            pass  # a close that came while we were still talking
 
 
 def assert_serves(proxy: RunningProxy, port: int) -> None:
@@ -95,10 +109,10 @@ def test_requests_that_are_nearly_right(
     assert_serves(proxy, port)
 
 
-@pytest.mark.parametrize("cut", range(0, 60, 7))
-def test_every_pause_in_a_request_is_survived(served: tuple[RunningProxy, int], cut: int) -> None:
-    """Silence after any byte ends in an answer or a close of the proxy's own accord."""
-    proxy, port = served
+@pytest.mark.parametrize("cut", [0, 1, 8, 33, 57])
+def test_silence_in_the_middle_is_survived(served_in_a_hurry: tuple[RunningProxy, int], cut: int) -> None:
+    """It ends in an answer or a close of the proxy's own accord."""
+    proxy, port = served_in_a_hurry
     request = b"GET http://127.0.0.1:%d/ HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n" % port
     talk(proxy, [request[:cut]] if cut else [], close=False)
     assert_serves(proxy, port)
