@@ -212,9 +212,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     rows: dict[str, Callable[[Address | None], float]] = {
         "bytes_per_second": lambda proxy: bytes_per_second(targets["stream"], proxy, size),
         "connections_per_second": lambda proxy: connections_per_second(targets["echo"], proxy, count),
-        "connections_per_second_4_clients": lambda proxy: connections_per_second_parallel(
-            targets["echo"], proxy, count
-        ),
+        "connections_per_second_4_clients": lambda proxy: parallel_connections(targets["echo"], proxy, count),
     }
     rules = [f"127.0.0.1:{address[1]}" for address in targets.values()]
     try:
