@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import ruamel.yaml
 
 from sbx.policy import cache, read_file
 from sbx.policy.document import PolicyFile
@@ -235,7 +236,7 @@ def test_an_unchanged_policy_imports_no_yaml(workspace) -> None:
     """Nor re, json or click: in a fresh interpreter, on the second call."""
     workspace.user_policy(TEXT)
     code = (
-        "import os, sys; sys.path[:0] = [sys.argv[1]];"
+        "import os, sys; sys.path[:0] = sys.argv[1:];"
         "import sbx.policy.read_file; sbx.policy.read_file.RACY_NS = 0;"
         "from sbx.policy.layers import load_policy, effective_profile;"
         "effective_profile(load_policy(os.getcwd(), environ=os.environ), 'full');"
@@ -243,7 +244,8 @@ def test_an_unchanged_policy_imports_no_yaml(workspace) -> None:
         "{name.partition('.')[0] for name in sys.modules}))"
     )
     root = str(Path(cache.__file__).parents[2])
-    cold = subprocess.run([sys.executable, "-c", code, root], capture_output=True, text=True, check=True)
+    yaml = str(Path(ruamel.yaml.__file__).parents[2])
+    cold = subprocess.run([sys.executable, "-c", code, root, yaml], capture_output=True, text=True, check=True)
     # Without site-packages there is no ruamel to import: the second call works from the cache or not at all.
     warm = subprocess.run([sys.executable, "-S", "-c", code, root], capture_output=True, text=True, check=True)
     assert "ruamel" in cold.stdout
