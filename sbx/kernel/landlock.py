@@ -4,7 +4,13 @@ A right that the running kernel does not know makes the whole ruleset fail with 
 `handled()` or `rights_mask()` first; what falls away there is for the caller to report.
 """
 
+# ruff: noqa: E402 - the type checker has to meet the platform first
+
 from __future__ import annotations
+
+import sys
+
+assert sys.platform == "linux"
 
 from sbx.kernel.call import NUMBERS, syscall
 

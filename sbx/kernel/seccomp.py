@@ -1,6 +1,12 @@
 """seccomp(2): one function per call. The programs come from `seccomp_filter`, at compile time."""
 
+# ruff: noqa: E402 - the type checker has to meet the platform first
+
 from __future__ import annotations
+
+import sys
+
+assert sys.platform == "linux"
 
 from sbx.kernel.call import NUMBERS, Buffer, syscall
 

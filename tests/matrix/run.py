@@ -62,7 +62,7 @@ class Outcome:
 
     @property
     def is_bad(self) -> bool:
-        """No answer, a run that ended in another way than running or a proper refusal, or `require: full` that leaks."""
+        """No answer, a run that neither ran nor was properly refused, or `require: full` that leaks."""
         full = self.runs.get(FULL, "")
         return bool(
             self.failure or full.startswith("leaks") or any(run.startswith("failed") for run in self.runs.values())
