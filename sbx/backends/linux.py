@@ -39,6 +39,7 @@ CODES = {
     Op.PIN: root.PIN,
 }
 
+PROXY_PORT = 3128  # in a network namespace of its own every port is free
 BASELINE = os.path.join(shipped_folder(), "baseline.yaml")
 
 # Where the private root may be put together. Any directory will do that nothing is read from meanwhile.
@@ -97,6 +98,7 @@ def compile_launch(profile: EffectiveProfile, plan: Plan, capabilities: Capabili
                 own_netns=bool(flags & process.CLONE_NEWNET),
                 notify=NOTIFY_CREATES if listening else (),
             ),
+            "proxy_port": PROXY_PORT if profile.network.mode is NetworkMode.ALLOW else 0,
             "future": (profile.judge, judged_calls(capabilities.machine)) if listening else None,
         },
         "env": environment_rules(

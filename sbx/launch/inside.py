@@ -66,6 +66,8 @@ def _set_up(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> None:
         _map_ids(launch)
         if launch["loopback"]:
             _loopback()
+        if run["channel"] >= 0:
+            _offer_listener(run["channel"], launch["proxy_port"])
         root = Root(launch["staging"], restrict_proc=launch["restrict_proc"])
         root.build(launch["operations"])
         root.enter()
@@ -120,6 +122,23 @@ def _loopback() -> None:
         os.close(probe)
     except OSError as error:
         raise SetupStep("bring the loopback interface up", error.errno or 0, str(error), b"lo") from None
+
+
+def _offer_listener(channel: int, port: int) -> None:
+    """A listening socket of this network namespace, for the proxy outside."""
+    import _socket  # imported before, by start: here it costs nothing
+
+    try:
+        listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        listener.bind(("127.0.0.1", port))
+        listener.listen(1024)
+        with_rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, listener.fileno().to_bytes(4, "little"))]
+        sender = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, channel)
+        sender.sendmsg([b"p"], with_rights)
+        sender.close()
+        listener.close()
+    except OSError as error:
+        raise SetupStep("offer the proxy its socket", error.errno or 0, str(error), b"") from None
 
 
 def _descriptors(run: Run, status_fd: int) -> None:

@@ -135,10 +135,13 @@ def make_run(prepared: Prepared, request: Request) -> Run:
         "terminal": terminal,
         "foreground": foreground,
         "cgroup_fd": -1,
+        "channel": -1,
     }
 
 
-def perform(prepared: Prepared, run: Run, *, streams: Streams | None = None, watch: Any = None) -> Outcome:
+def perform(
+    prepared: Prepared, run: Run, *, streams: Streams | None = None, watch: Any = None, proxy: Any = None
+) -> Outcome:
     """Start and supervise. Signals are blocked and read from a descriptor from before the start until after the end."""
     limits = prepared["limits"]
     terminal = run["terminal"]
@@ -150,13 +153,15 @@ def perform(prepared: Prepared, run: Run, *, streams: Streams | None = None, wat
         pid, status_fd = start(prepared["launch"], run)
         if streams is not None:
             streams.started()
+        if proxy is not None:
+            proxy.started()
         supervisor = wait.Supervisor(
             pid,
             status_fd,
             wall_s=limits.get("wall_s"),
             grace_s=limits.get("grace_s", 5.0),
             terminal=terminal,
-            pumps=() if streams is None else streams.pumps,
+            pumps=(*(() if streams is None else streams.pumps), *(() if proxy is None else proxy.pumps())),
             watch=watch,
         )
         outcome = supervisor.run(signal_fd)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
             tuple[Any, ...] | None
         )  # (fs, net, scopes, flags, ((path, access, optional), ...), ((port, access), ...))
         seccomp: bytes
+        proxy_port: int  # where the command finds the proxy, in a network namespace of its own
         future: tuple[Any, dict[int, str]] | None  # judge and calls, where names made during the run are judged
 
     class Run(TypedDict):
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         terminal: int  # the descriptor of the terminal the command shares with the caller's session, or -1
         foreground: bool  # hand it the terminal at once
         cgroup_fd: int  # the directory of the cgroup to be born in, or -1
+        channel: int  # the socket to hand the proxy's listening socket over, or -1
 
 
 def start(launch: Launch, run: Run) -> tuple[int, int]:
@@ -51,6 +53,9 @@ def start(launch: Launch, run: Run) -> tuple[int, int]:
     make_directories(launch["operations"])
     if launch["future"] is not None:
         import sbx.launch.listener  # noqa: F401  # for pid 1 inside, which can import nothing after the pivot
+    if run["channel"] >= 0:
+        import _socket  # noqa: F401  # likewise
+
     status_read, status_write = os.pipe2(os.O_CLOEXEC)
     parent = process.pidfd_open(os.getpid())
     # Blocked until pid 1 has its own handlers, so that no signal finds it half-made.

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from sbx.launch.start import Run
     from sbx.launch.streams import Streams
     from sbx.launch.wait import Outcome
+    from sbx.supervise.result import JsonTarget
+    from sbx.supervise.proxying import ProxyRun
 
 DEFAULT_CAPTURE_BYTES = 1 << 20
 
@@ -40,6 +42,7 @@ class Done:
     notes: list[str] = field(default_factory=list)
     pids_peak: int = 0
     environ: dict[bytes, bytes] = field(default_factory=dict)
+    json_target: JsonTarget | None = None
 
 
 def execute(prepared: Prepared, options: dict[str, Any], command: list[str], environ: dict[bytes, bytes]) -> Done:
@@ -59,16 +62,47 @@ def execute(prepared: Prepared, options: dict[str, Any], command: list[str], env
     )
     began = time.time()
     streams = open_streams(prepared, options, run)
+    proxy = open_proxy(prepared, run)
+    notes: list[str] = []
     with LimitKeeper(prepared) as keeper:
         run["cgroup_fd"] = keeper.cgroup_fd
         try:
-            outcome = perform(prepared, run, streams=streams, watch=keeper.watch)
+            outcome = perform(prepared, run, streams=streams, watch=keeper.watch, proxy=proxy)
         except BaseException:
             if streams is not None:
                 streams.close()
             raise
+        finally:
+            if proxy is not None and (trouble := proxy.close()):
+                notes.append(trouble)
         keeper.settle(outcome)
-    return Done(prepared, options, command, run, outcome, streams, began, environ=environ, pids_peak=keeper.pids_peak)
+    return Done(
+        prepared,
+        options,
+        command,
+        run,
+        outcome,
+        streams,
+        began,
+        environ=environ,
+        pids_peak=keeper.pids_peak,
+        network=() if proxy is None else tuple(proxy.pump.events),
+        notes=notes,
+    )
+
+
+def open_proxy(prepared: Prepared, run: Run) -> ProxyRun | None:
+    """The way out for an allow-list: nothing else is reachable."""
+    mode, allow = prepared["network"]
+    if mode != "allow" or not prepared["launch"]["namespaces"]:
+        return None
+    from sbx.supervise.proxying import ProxyRun
+
+    proxy = ProxyRun(allow)
+    run["channel"] = proxy.channel
+    for name, value in proxy.environment(sys.executable).items():
+        run["env"][name.encode()] = os.fsencode(value)
+    return proxy
 
 
 def open_streams(prepared: Prepared, options: dict[str, Any], run: Run) -> Streams | None:
@@ -92,13 +126,13 @@ def finish(done: Done) -> int:
     """Result, JSON, audit, report. Returns the exit code of `sbx run`."""
     from sbx import audit
     from sbx.report.run import report
-    from sbx.supervise.result import make_result, write_json
+    from sbx.supervise.result import make_result, redactor_of
 
     result = make_result(done)
     code = result.rc
-    if "json" in done.options:
+    if done.json_target is not None:
         try:
-            write_json(result, done.options["json"])
+            done.json_target.write(result, redactor_of(done))
         except SbxError as error:
             print(f"sbx: {error}", file=sys.stderr)
             code = code or EXIT_INTERNAL
@@ -111,10 +145,10 @@ def finish(done: Done) -> int:
 def record_failure(error: SbxError, options: dict[str, Any], command: list[str]) -> None:
     """Nothing was run: the JSON and the audit log say so all the same."""
     from sbx import audit
-    from sbx.supervise.result import failed_result, write_json
+    from sbx.supervise.result import ResultNotWritten, failed_result, write_json
 
     result: Result = failed_result(error, options, command)
-    if "json" in options:
+    if "json" in options and options["json"] != "-" and not isinstance(error, ResultNotWritten):
         try:
             write_json(result, options["json"])
         except SbxError as trouble:
