@@ -75,7 +75,7 @@ def _plan(platform: str, policy: Policy, profile: EffectiveProfile, cwd: str) ->
         return windows.plan(profile, cwd)
     from sbx.planner import linux
 
-    if sys.platform != "linux":
+    if _here() != "linux":
         return linux.plan(profile, cwd)
     from sbx.supervise.compile import capabilities, plan_for
 

@@ -141,11 +141,11 @@ class LandlockWalk:
         self._observe(path, state, have)
         generic = state.generic
         wanted = frozenset(_rights(DIRECTORY, generic.verdict, generic.exec))
-        entries = self._exceptional(path, state)
+        entries = dict(self._exceptional(path, state) or ())
         if not wanted <= have and path not in NEVER_WALKED:
-            entries = self._reader.entries(path)
+            entries |= dict(self._reader.entries(path) or ())
         present = set()
-        for name, kind in entries or ():
+        for name, kind in sorted(entries.items()):
             present.add(name)
             child = state.step(name)
             usual = (child.verdict, child.exec) == (generic.verdict, generic.exec)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from sbx.errors import SbxError
@@ -15,6 +14,8 @@ from sbx.planner.links import Shown, drop_dangling, links_on, root_links
 from sbx.planner.mounts import MountWalk
 from sbx.planner.specials import DEFAULT_SPECIALS, regions
 from sbx.planner.walk import DirectoryReader
+
+__all__ = ["DEFAULT_SPECIALS", "CwdNotVisible", "plan"]
 
 # The kernel's default for mounts in one namespace is 100,000, and each costs time at every start.
 MAX_MOUNTS = 20_000
@@ -115,7 +116,3 @@ def _refusals(operations: list[Operation]) -> tuple[str, ...]:
         f"{len(mounts)} mounts would be needed, {count} of them for the rule {why} ({place}): "
         "grant or deny a folder instead",
     )
-
-
-def real_cwd(cwd: str) -> str:
-    return os.path.realpath(cwd)

@@ -58,8 +58,10 @@ class MountWalk:
         self._regions = regions
         self._specials = dict(specials)
         self._reader = reader
-        self._links = links
-        self._forced = children_by_parent([*self._specials, *links])
+        # The private /dev comes with links of its own.
+        devices = tuple(f"{path}/" for path, op in specials if op is Op.DEV)
+        self._links = frozenset(path for path in links if not path.startswith(devices))
+        self._forced = children_by_parent([*self._specials, *self._links])
         self._pinned: set[str] = set()
         self._has_exec = profile.exec is not None
 

@@ -33,6 +33,7 @@ class DirectoryReader:
         self._cache_file = cache_file
         self._cache: dict[str, Cached] = {} if cache_file is None else _load(cache_file)
         self._used: dict[str, Cached] = {}
+        self._answers: dict[str, Entries | None] = {}
         self._virtual: dict[str, set[str]] = {}
         self._changed = False
         self.stamps: dict[str, DirectoryStamp] = {}
@@ -54,9 +55,14 @@ class DirectoryReader:
         self._virtual.setdefault(directory, set()).update(names)
 
     def entries(self, path: str) -> Entries | None:
-        """Names and kinds in `path`, sorted; None when it cannot be listed."""
+        """Names and kinds in `path`, sorted; None when it cannot be listed. The same answer throughout one plan."""
         if path in self._virtual:
             return tuple((name, DIRECTORY) for name in sorted(self._virtual[path]))
+        if path not in self._answers:
+            self._answers[path] = self._entries(path)
+        return self._answers[path]
+
+    def _entries(self, path: str) -> Entries | None:
         try:
             before = os.lstat(path)
         except (OSError, ValueError):
@@ -70,8 +76,7 @@ class DirectoryReader:
             cached = self._read(path, key)
             if cached is None:
                 # Its owner may open it up without touching its mtime; somebody else's stays closed until it changes.
-                ours = sys.platform != "win32" and before.st_uid == os.geteuid()
-                self.stamps[path] = DirectoryStamp(path, key[0], key[1], -1 if ours else key[2])
+                self.stamps[path] = DirectoryStamp(path, key[0], key[1], -1 if _is_ours(before) else key[2])
                 return None
         else:
             self._used[path] = cached
@@ -164,9 +169,12 @@ def _load(path: str) -> dict[str, Cached]:
 
 
 def _is_private(found: os.stat_result, kind: int) -> bool:
-    if sys.platform == "win32":
-        return stat.S_IFMT(found.st_mode) == kind
-    return stat.S_IFMT(found.st_mode) == kind and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return stat.S_IFMT(found.st_mode) == kind and _is_ours(found) and not found.st_mode & 0o077
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    """Never on Windows, which has no such owners: nothing is cached there."""
+    return sys.platform != "win32" and found.st_uid == os.geteuid()
 
 
 def _store(path: str, entries: dict[str, Cached]) -> None:

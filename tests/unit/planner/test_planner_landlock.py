@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from unit.planner.profiles import profile
 from unit.planner.trees import FULL, LISTS, TREES, everything_below, grow
@@ -66,15 +66,18 @@ def disagreements(rules: EffectiveProfile, domain: Domain, root: str) -> Iterato
 
 
 def _directory(rules: EffectiveProfile, path: str, rights: set[str]) -> Iterator[str]:
-    below = [split_path(each) for each in everything_below(path)]
-    folders = [split_path(each) for each in everything_below(path) if os.path.isdir(each) and not os.path.islink(each)]
-    if ("READ_DIR" in rights) != all(may_read(rules.judge, each) for each in [*folders, *fresh(path)]):
+    """A right on a directory is one on everything below it, names to come included: all of that has to deserve it."""
+    below = list(everything_below(path))
+    folders = [each for each in below if os.path.isdir(each) and not os.path.islink(each)]
+    to_come = [names for folder in folders for names in fresh(folder)]
+    listable = [*map(split_path, folders), *to_come]
+    if ("READ_DIR" in rights) != all(may_read(rules.judge, each) for each in listable):
         yield f"list {path!r}"
-    if ("MAKE_REG" in rights) != all(may_modify(rules.judge, each) for each in [*below, *fresh(path)]):
+    modifiable = [*map(split_path, below), *to_come]
+    if ("MAKE_REG" in rights) != all(may_modify(rules.judge, each) for each in modifiable):
         yield f"make names in {path!r}"
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.one_of(st.just(FULL), TREES),
     LISTS,

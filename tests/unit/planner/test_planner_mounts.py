@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from unit.planner.mount_model import Sandbox
 from unit.planner.profiles import profile
@@ -50,7 +50,6 @@ def _directory(rules: EffectiveProfile, sandbox: Sandbox, path: str) -> Iterator
         yield f"make names in {path!r}: the rules say {allowed}"
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.one_of(st.just(FULL), TREES),
     LISTS,
