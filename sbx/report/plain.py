@@ -29,7 +29,6 @@ ADVICE = {
 def facts(result: Result, notes: Sequence[str] = (), hints: Sequence[str] = ()) -> list[Fact]:
     """What a person wants to know, most important first. `hints` are what to do next, beyond what the status says."""
     status = result.status.value
-    plain_exit = status in ("OK", "EXIT")
     found: list[Fact] = [(status, result.reason, GOOD if status == "OK" else BAD)]
     found.append(("ran", f"{_shown(result.cmd)} ({_where(result)})", INFO))
     found.extend(("denied", _denial(each), BAD) for each in result.denials[:SHOWN_DENIALS])
@@ -39,7 +38,7 @@ def facts(result: Result, notes: Sequence[str] = (), hints: Sequence[str] = ()) 
     found.extend(("network", _network(each), WARN) for each in result.network if not _allowed(each))
     found.extend((f"not enforced: {name}", each.details, WARN) for name, each in _lacking(result))
     found.extend(("note", note, WARN) for note in notes)
-    if not plain_exit and result.duration_ms:
+    if status not in ("OK", "EXIT", "NOT_FOUND", "NOT_EXECUTABLE", "INTERNAL_ERROR"):
         found.append(("used", _usage(result), INFO))
     advice = [ADVICE[status].format(profile=result.profile)] if status in ADVICE else []
     if any(True for _ in _lacking(result)):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from sbx.launch.start import Run
     from sbx.launch.streams import Streams
     from sbx.launch.wait import Outcome
-    from sbx.supervise.result import JsonTarget
     from sbx.supervise.proxying import ProxyRun
+    from sbx.supervise.result import JsonTarget
 
 DEFAULT_CAPTURE_BYTES = 1 << 20
 
@@ -61,6 +61,11 @@ def execute(prepared: Prepared, options: dict[str, Any], command: list[str], env
         },
     )
     began = time.time()
+    json_target = None
+    if "json" in options:
+        from sbx.supervise.result import JsonTarget
+
+        json_target = JsonTarget(options["json"])  # before the command can put something else in its place
     streams = open_streams(prepared, options, run)
     proxy = open_proxy(prepared, run)
     notes: list[str] = []
@@ -88,6 +93,7 @@ def execute(prepared: Prepared, options: dict[str, Any], command: list[str], env
         pids_peak=keeper.pids_peak,
         network=() if proxy is None else tuple(proxy.pump.events),
         notes=notes,
+        json_target=json_target,
     )
 
 
