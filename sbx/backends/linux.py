@@ -96,6 +96,10 @@ def compile_launch(profile: EffectiveProfile, plan: Plan, capabilities: Capabili
                 capabilities.machine,
                 network=profile.network.mode.value,
                 own_netns=bool(flags & process.CLONE_NEWNET),
+                # Otherwise a program could be written to memory and executed there, past every exec rule.
+                exec_memfd=profile.exec is None,
+                # Without a private root nothing but this, or Landlock from ABI 9 on, keeps the host's sockets away.
+                unix_sockets=namespaces or capabilities.landlock_abi >= 9,
                 notify=NOTIFY_CREATES if listening else (),
             ),
             "proxy_port": PROXY_PORT if profile.network.mode is NetworkMode.ALLOW else 0,
