@@ -46,7 +46,7 @@ def _profile(name: str, layer: str, source: Source, keys: dict[str, Any]) -> Pro
         modify=keys.get("modify", ()),
         exec=keys.get("exec"),
         state_folders=keys.get("stateFolders", ()),
-        network=_network(keys["network"], source) if "network" in keys else None,
+        network=_network(*keys["network"]) if "network" in keys else None,
         env=_environment(keys.get("env", {})),
         limits=_limits(keys.get("limits", {})),
         require=None if require is None else Require(require),
@@ -54,7 +54,7 @@ def _profile(name: str, layer: str, source: Source, keys: dict[str, Any]) -> Pro
     )
 
 
-def _network(value: str | dict[str, Any], source: Source) -> Network:
+def _network(source: Source, value: str | dict[str, Any]) -> Network:
     if isinstance(value, str):
         return Network(NetworkMode(value), source=source)
     allow: tuple[Written, ...] = value.get("allow", ())

@@ -21,7 +21,7 @@ from sbx.policy.private_files import private_folder, read_private, write_private
 from sbx.policy.read_file import stamp_of
 from sbx.version import VERSION
 
-FORMAT = 1  # raise it with every change of the shapes below or of what validation accepts
+FORMAT = 2  # raise it with every change of the shapes below or of what validation accepts
 _MAGIC = b"sbx-policy\n"
 _DIGEST = 64
 

@@ -15,11 +15,12 @@ from sbx.model.glob import ANY_DEPTH, escape, fixed_prefix, split_path
 from sbx.model.profile import EffectiveProfile, Environment, FutureDenies, Limits, Network, Require
 from sbx.model.rules import Access, Origin, Rule
 from sbx.model.source import Source
-from sbx.model.verdict import last_match
+from sbx.model.verdict import allows, last_match
 from sbx.policy.build import DEFAULT_PROFILE
 from sbx.policy.cover import covered_by_any
 from sbx.policy.document import NO_OPTIONS, OPTION, SBX, SHIPPED, Policy, ProfileSource, RunRules, Written
 from sbx.policy.expand import Expander
+from sbx.policy.folders import WORKSPACE_FILE
 from sbx.policy.git import GitFolders, git_folders, is_folder
 from sbx.policy.nearest import did_you_mean
 from sbx.policy.nodes import shown
@@ -261,7 +262,10 @@ class _RuleLists:
             self._add(written, Access.MODIFY, origin, deny=True)
 
     def add_always(self, policy: Policy) -> None:
-        for path in dict.fromkeys((*policy.paths, os.path.join(policy.workspace, "sbx.yaml"))):
+        compiled = tuple(rule.compiled for rule in self.modify)
+        # Where a file would be in force once it is there: a command that writes one would govern the next run.
+        planted = [path for path in policy.missing_files if allows(compiled, split_path(path))]
+        for path in dict.fromkeys((*policy.paths, os.path.join(policy.workspace, WORKSPACE_FILE), *planted)):
             self._add(Written(escape(path), _of_sbx("policy file")), Access.MODIFY, Origin.ALWAYS, deny=True)
         for what, folder in policy.own_folders:
             self._add(Written(f"{escape(folder)}/**", _of_sbx(what)), Access.MODIFY, Origin.ALWAYS, deny=True)

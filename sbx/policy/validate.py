@@ -209,9 +209,9 @@ def _paths(node: Node, key: Key, where: str) -> tuple[str, ...]:
     return tuple(item.text for item in items)
 
 
-def _network(node: Node, key: Key, where: str) -> str | dict[str, Any]:
+def _network(node: Node, key: Key, where: str) -> tuple[Source, str | dict[str, Any]]:
     if node.kind is Kind.MAP:
-        return _fixed(node, key, where)
+        return node.source, _fixed(node, key, where)
     if node.kind in (Kind.LIST, Kind.NULL):
         refuse(node.source, f"{where} must be {key.type.value}, not {node.kind.value}",
                'write network: {allow: ["api.example.com:443"]}')  # fmt: skip
@@ -221,7 +221,7 @@ def _network(node: Node, key: Key, where: str) -> str | dict[str, Any]:
             f"{where} cannot be {shown(node.text)}",
             f'write network: {{allow: ["{_one_line(node.text[:60])}"]}}',
         )
-    return _choice(node, key, where)
+    return node.source, _choice(node, key, where)
 
 
 def _hosts(node: Node, key: Key, where: str) -> tuple[Written, ...]:

@@ -78,6 +78,23 @@ def test_always_denied_cannot_be_granted(workspace, asking) -> None:
         assert asked.reads(path)
 
 
+def test_no_nearer_policy_can_be_planted(workspace) -> None:
+    """With consent for all (CI), a file that a command writes beside it would govern the next run."""
+    workspace.policy("schemaVersion: 2\n")
+    (workspace.root / "a/b").mkdir(parents=True)
+    policy = load_policy(str(workspace.root / "a/b"), environ={**os.environ, "SBX_TRUST_WORKSPACE": "1"})
+    profile = effective_profile(policy)
+    for path in ("sbx.yaml", "a/sbx.yaml", "a/b/sbx.yaml"):
+        assert not decide(profile, path, Access.MODIFY).allowed
+    assert decide(profile, "a/b/other.yaml", Access.MODIFY).allowed
+
+
+def test_the_network_knows_its_own_place(workspace, asking) -> None:
+    source = asking("read: []\nnetwork: host").profile.network.source
+    assert source is not None
+    assert (source.line, source.column) == (6, 14)
+
+
 def test_a_policy_that_is_a_symlink_is_protected_at_both_ends(workspace, tmp_path: Path) -> None:
     real = workspace.write("conf/real.yaml", "schemaVersion: 2\n")
     (workspace.root / "sbx.yaml").symlink_to("conf/real.yaml")
