@@ -266,21 +266,26 @@ def is_subtree(pattern: Pattern) -> bool:
 
 def match(pattern: Pattern, names: Sequence[str]) -> bool:
     """Does the pattern match the path whose names these are, whole?"""
-    if not pattern:
-        return not names
-    # Most rules miss at their first or their last name: look there before the general walk.
-    first, last = pattern[0], pattern[-1]
-    if first != ANY_DEPTH and (not names or not match_name(first, names[0])):
+    # Most rules miss at one of their leading literal names or at their last: look there before the general walk.
+    index, count = 0, len(names)
+    for component in pattern:
+        if component.__class__ is not str:
+            break
+        if index >= count or component != names[index]:
+            return False
+        index += 1
+    else:
+        return index == count
+    last = pattern[-1]
+    if last != ANY_DEPTH and (index >= count or not match_name(last, names[-1])):
         return False
-    if last != ANY_DEPTH and (not names or not match_name(last, names[-1])):
-        return False
-    return _match(pattern, names)
+    return _match(pattern, index, names)
 
 
-def _match(pattern: Pattern, names: Sequence[str]) -> bool:
+def _match(pattern: Pattern, start: int, names: Sequence[str]) -> bool:
     """Greedy with one backtrack point: what stands between two `**` may as well match as early as it can."""
     size, count = len(pattern), len(names)
-    at, index = 0, 0
+    at = index = start
     resume_at, resume_index = -1, 0
     while index < count:
         if at < size:

@@ -50,6 +50,16 @@ def may_exec(judge: Judge, names: Sequence[str]) -> bool:
     return allows(judge[0], names) and (judge[2] is None or allows(judge[2], names))
 
 
+def _all_matches(rules: CompiledRules, names: Sequence[str]) -> tuple[int, ...]:
+    found = []
+    for index, (_, patterns) in enumerate(rules):
+        for pattern in patterns:
+            if match(pattern, names):
+                found.append(index)
+                break
+    return tuple(found)
+
+
 def consult(judge: Judge, access: int, names: Sequence[str]) -> tuple[ListAnswer, ...]:
     """The verdict with its reasons: for each rule list that is asked (read always, then the access's own) its position
     in the judge, whether it allows, the index of the rule that decided (-1: none matched) and of all that matched."""
@@ -58,8 +68,8 @@ def consult(judge: Judge, access: int, names: Sequence[str]) -> tuple[ListAnswer
         rules = judge[position]
         if rules is None:  # no exec rules: whatever may be read may be executed
             continue
-        winner = last_match(rules, names)
-        matched = tuple(index for index, rule in enumerate(rules) if any(match(each, names) for each in rule[1]))
+        matched = _all_matches(rules, names)
+        winner = matched[-1] if matched else -1
         answers.append((position, winner >= 0 and not rules[winner][0], winner, matched))
     return tuple(answers)
 
