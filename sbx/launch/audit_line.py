@@ -124,7 +124,9 @@ def folder_of(environ: Mapping[bytes, bytes]) -> bytes | None:
     if base.startswith(b"/"):
         return base + b"/sbx"
     home = environ.get(b"HOME", b"")
-    if not home.startswith(b"/"):
+    if sys.platform == "win32":
+        home = os.fsencode(os.path.expanduser("~"))
+    elif not home.startswith(b"/"):
         import pwd
 
         try:
@@ -157,7 +159,9 @@ def append(fields: dict[str, Any], environ: Mapping[bytes, bytes]) -> str | None
 
 
 def _open(folder: bytes) -> int:
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    if sys.platform != "win32":
+        flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     path = folder + b"/" + NAME
     try:
         descriptor = os.open(path, flags, 0o600)
@@ -172,28 +176,31 @@ def _open(folder: bytes) -> int:
     if found.st_mode & 0o170000 != 0o100000:
         os.close(descriptor)
         raise OSError(22, "the audit log is not a file")
-    if found.st_mode & 0o077:
+    if sys.platform != "win32" and found.st_mode & 0o077:
         os.fchmod(descriptor, 0o600)
     return descriptor
 
 
 def _rotate(folder: bytes) -> None:
     """One of those who notice does it; a writer that still has the old file open finishes its line there."""
-    import fcntl
+    if sys.platform == "win32":
+        return  # a file that others have open cannot be renamed there
+    else:
+        import fcntl
 
-    lock = os.open(folder + b"/" + LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path = folder + b"/" + NAME
-        if os.stat(path).st_size <= ROTATE_AT:
-            return  # somebody was faster
-        for number in range(KEEP, 0, -1):
-            older = path + b".%d" % (number - 1) if number > 1 else path
-            try:
-                os.rename(older, path + b".%d" % number)
-            except FileNotFoundError:
-                pass
-    except BlockingIOError:
-        pass  # somebody is at it
-    finally:
-        os.close(lock)
+        lock = os.open(folder + b"/" + LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path = folder + b"/" + NAME
+            if os.stat(path).st_size <= ROTATE_AT:
+                return  # somebody was faster
+            for number in range(KEEP, 0, -1):
+                older = path + b".%d" % (number - 1) if number > 1 else path
+                try:
+                    os.rename(older, path + b".%d" % number)
+                except FileNotFoundError:
+                    pass
+        except BlockingIOError:
+            pass  # somebody is at it
+        finally:
+            os.close(lock)

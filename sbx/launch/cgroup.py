@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import select
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
         pids: int | None
         cpu_s: float | None
 
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 PREFIX = b"sbx-"
 GONE_WITHIN_MS = 2000

@@ -204,11 +204,12 @@ def _checked_jobserver(value: bytes) -> tuple[tuple[int, ...], bytes]:
 def _is_pipe_end(descriptor: int, wrong_mode: int) -> bool:
     if sys.platform == "win32":
         return False
-    import fcntl
+    else:
+        import fcntl
 
-    try:
-        if os.fstat(descriptor).st_mode & 0o170000 != 0o010000:
+        try:
+            if os.fstat(descriptor).st_mode & 0o170000 != 0o010000:
+                return False
+            return fcntl.fcntl(descriptor, fcntl.F_GETFL) & 3 != wrong_mode
+        except OSError:
             return False
-        return fcntl.fcntl(descriptor, fcntl.F_GETFL) & 3 != wrong_mode
-    except OSError:
-        return False

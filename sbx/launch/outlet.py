@@ -17,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+assert sys.platform != "win32"  # for type checkers on other platforms
+
 CHUNK = 1 << 20
 SPLICE_NONBLOCK = 2  # SPLICE_F_NONBLOCK
 F_SETPIPE_SZ = 1031
@@ -35,6 +37,14 @@ def enlarge(pipe_fd: int) -> None:
             fcntl.fcntl(pipe_fd, F_SETPIPE_SZ, CHUNK)
         except OSError:
             pass
+
+
+def splice(source: int, target: int, count: int) -> int:
+    """Move without waiting: BlockingIOError when either side is not ready, 0 at the end."""
+    if sys.platform == "linux":
+        return os.splice(source, target, count, flags=SPLICE_NONBLOCK)
+    else:
+        return os.write(target, os.read(source, min(count, 4096)))  # only into /dev/null: see open_outlet
 
 
 class Outlet:
@@ -66,14 +76,10 @@ class PipeOutlet(Outlet):
         self._side: tuple[int, int] | None = None
 
     def take(self, pipe_fd: int, count: int) -> int:
-        if sys.platform != "linux":
-            raise NotImplementedError
-        return os.splice(pipe_fd, self.fd, count, flags=SPLICE_NONBLOCK)
+        return splice(pipe_fd, self.fd, count)
 
     def write(self, data: bytes) -> int:
         # Through a pipe of our own: a plain write() may wait even after poll(), when somebody else fills the pipe.
-        if sys.platform != "linux":
-            return super().write(data)
         if self._side is None:
             self._side = os.pipe()
             os.set_blocking(self._side[1], False)  # its size depends on what the user's other pipes hold
@@ -81,7 +87,7 @@ class PipeOutlet(Outlet):
         offered = os.write(writer, data[:PIECE])
         moved = 0
         try:
-            moved = os.splice(reader, self.fd, offered, flags=SPLICE_NONBLOCK)
+            moved = splice(reader, self.fd, offered)
         finally:
             if moved < offered:
                 os.read(reader, offered - moved)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
     Rlimits: TypeAlias = tuple[tuple[int, int, int], ...]
+
+assert sys.platform != "win32"  # for type checkers on other platforms
 
 # Numbers of the kernel, the same on x86-64 and aarch64.
 RLIMIT_CPU, RLIMIT_NPROC, RLIMIT_NOFILE = 0, 6, 7

@@ -12,7 +12,7 @@ import os
 import select
 import sys
 
-from sbx.launch.outlet import CHUNK, SPLICE_NONBLOCK, Outlet, enlarge, open_outlet
+from sbx.launch.outlet import CHUNK, Outlet, enlarge, open_outlet, splice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
             """The rest at the end of the stream; `cut` when more was coming, so that a secret may have begun."""
 
 
-POLLIN, POLLOUT = (select.POLLIN, select.POLLOUT) if sys.platform != "win32" else (1, 4)
+assert sys.platform != "win32"  # for type checkers on other platforms
+
+POLLIN, POLLOUT = 1, 4  # as everywhere on Unix
 EPIPE = 32
 READ_SIZE = 65536
 DEFAULT_CAPTURE = 1 << 20  # of each stream, where the caller named no cap
@@ -179,11 +181,9 @@ class StreamPump:
         return moved
 
     def _discard(self, count: int) -> int:
-        if sys.platform != "linux":
-            return len(os.read(self.read_fd, min(count, READ_SIZE)))
         if self._sink < 0:
             self._sink = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        return os.splice(self.read_fd, self._sink, count, flags=SPLICE_NONBLOCK)
+        return splice(self.read_fd, self._sink, count)
 
     def _write_pending(self) -> None:
         assert self.out is not None

@@ -52,7 +52,7 @@ class LimitKeeper:
             from sbx.launch.cgroup import Cgroup
 
             try:
-                self._cgroup = Cgroup(settings)  # type: ignore[arg-type]
+                self._cgroup = Cgroup(settings)  # type: ignore[arg-type, unused-ignore]
             except OSError as error:
                 where = os.fsdecode(settings["parent"])
                 raise SetupFailed(
