@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 
 from sbx.model.plan import DirectoryStamp
+from sbx.policy.folders import cache_folder
 
 # Kinds of entries, one character each, so that a directory's kinds are one string.
 DIRECTORY, FILE, LINK, SOCKET, FIFO, DEVICE = "d", "f", "l", "s", "p", "v"
@@ -141,11 +142,8 @@ def _entry_kind(entry: os.DirEntry[str]) -> str:
 
 def default_cache_file(environ: Mapping[str, str], workspace: str) -> str:
     """One file per workspace in the user's cache folder."""
-    base = environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(base):
-        base = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".cache")
     digest = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:32]
-    return os.path.join(base, "sbx", "directories", digest)
+    return os.path.join(cache_folder(environ), "directories", digest)
 
 
 def _load(path: str) -> dict[str, Cached]:
