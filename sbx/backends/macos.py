@@ -84,6 +84,7 @@ def prepare(profile: EffectiveProfile, cwd: str, *, trial: Trial = try_profile) 
     if unavailable is not None:
         raise unavailable
     insensitive = is_case_insensitive(profile.workspace)
+    check_spelling(profile.workspace, on_disk(profile.workspace))
     prepared = Prepared(profile, plan(profile, cwd, case_insensitive=insensitive), insensitive)
     status, said = trial(
         compile_sbpl(profile, proxy_port=None, tmp="/private/tmp/sbx-trial", case_insensitive=insensitive)
@@ -174,6 +175,28 @@ def is_case_insensitive(path: str) -> bool:
         except OSError:
             pass
     return answer == 0
+
+
+def on_disk(path: str) -> str:
+    """The path as the volume spells it."""
+    spelled = path
+    if sys.platform == "darwin":
+        import fcntl
+
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            spelled = os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
+        finally:
+            os.close(descriptor)
+    return spelled
+
+
+def check_spelling(path: str, spelled: str) -> None:
+    """Rules begin with the workspace's path, and the kernel compares it with the spelling on disk."""
+    if path != spelled:
+        raise SetupFailed(
+            f"the workspace is called {path} here and {spelled} on disk", remedy=f"start from there: cd {spelled}"
+        )
 
 
 def _program(prepared: Prepared, name: str, path: str, tmp: str) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sbx.errors import PolicyError
-from sbx.model.glob import ANY_DEPTH
+from sbx.model.glob import ANY_DEPTH, split_path
 from sbx.model.guarantee import Exactness
 from sbx.model.plan import Plan, RuleGuarantee
 from sbx.model.profile import EffectiveProfile, NetworkMode
@@ -39,15 +39,22 @@ MECHANISM = "sandbox-exec"
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """Rules as text. Denies fold case on volumes that do; allows name what they name."""
+    """Rules as text. Denies fold case on volumes that do; allows name what they name.
+
+    The workspace's own path is not folded: the allows inside it begin with the same spelling, so that with any other
+    spelling of it nothing is allowed in the first place.
+    """
 
     fold: bool
+    workspace: tuple[str, ...]
 
     def filters(self, rule: Rule) -> tuple[str, ...]:
         return tuple(self.filter(pattern, rule.negated, rule) for pattern in rule.patterns)
 
     def filter(self, pattern: Pattern, negated: bool, rule: Rule) -> str:
-        return filter_for(pattern, widen=negated, fold=self.fold and negated, source=rule.source)
+        return filter_for(
+            pattern, widen=negated, fold=self.fold and negated, source=rule.source, spelled=self.workspace
+        )
 
     def rule_list(self, rules: Iterable[Rule], operations: str) -> Iterable[str]:
         for rule in rules:
@@ -60,7 +67,7 @@ def compile_sbpl(profile: EffectiveProfile, *, proxy_port: int | None, tmp: str,
     if not tmp.startswith("/") or tmp == "/":
         raise PolicyError(f"the temporary folder of a run must be an absolute path, not {tmp!r}")
     mac = adapted(profile, tmp)
-    write = _Writer(case_insensitive)
+    write = _Writer(case_insensitive, split_path(profile.workspace))
     reads = READ_OPERATIONS if mac.exec is not None else f"{READ_OPERATIONS} {EXEC_OPERATION}"
     sections = [
         "(version 1)\n(deny default)",
@@ -107,9 +114,12 @@ def _remark(rule: Rule) -> str:
 
 def _unreadable(mac: EffectiveProfile, asked: Sequence[Rule], operations: str, write: _Writer) -> Iterable[str]:
     """Denies for everything the read list denies: by a rule that no later one undoes, or by default."""
+    allowed = [pattern for rule in asked if not rule.negated for pattern in rule.patterns]
     for index, rule in enumerate(mac.read):
-        if not rule.negated:
-            continue
+        if not rule.negated or not any(
+            may_overlap(mine, denied, fold=write.fold) for mine in allowed for denied in rule.patterns
+        ):
+            continue  # where nothing is allowed, nothing has to be denied
         later = [
             write.filter(pattern, False, other)
             for other in mac.read[index + 1 :]
@@ -121,7 +131,7 @@ def _unreadable(mac: EffectiveProfile, asked: Sequence[Rule], operations: str, w
         yield f"(deny {operations} {' '.join(condition)}){_remark(rule)}"
     positive = [(pattern, rule) for rule in mac.read if not rule.negated for pattern in rule.patterns]
     readable = [pattern for pattern, _ in positive]
-    if not all(covered(pattern, readable) for rule in asked if not rule.negated for pattern in rule.patterns):
+    if not all(covered(pattern, readable) for pattern in allowed):
         filters = [write.filter(pattern, False, rule) for pattern, rule in positive]
         yield f"(deny {operations} {all_of(subpath(()), *none_of(filters))})"
 

@@ -25,11 +25,15 @@ if TYPE_CHECKING:
 _REGEX_SPECIAL = frozenset(".^$*+?()[]{}|\\")
 _CLASS_SPECIAL = frozenset("[]^-\\")  # never at the edge of a range: dialects differ in how they are escaped there
 _PRINTABLE = tuple(chr(code) for code in range(0x20, 0x7F))
+_MAX_STRING = 200  # bytes
 _OTHER = "[^ -~]"  # what is not printable ASCII: the bytes (or characters) of everything else
 
 
 def quote(text: str, source: Source | None = None) -> str:
-    """A Scheme string. Control characters are refused: no reader of the profile could be trusted with them."""
+    """A Scheme string. Control characters are refused: no reader of the profile could be trusted with them.
+
+    Readers of this family hold a string in a buffer of 256 bytes: a longer text is put together from pieces.
+    """
     for char in text:
         if ord(char) < 0x20 or ord(char) == 0x7F:
             raise PolicyError(
@@ -43,7 +47,14 @@ def quote(text: str, source: Source | None = None) -> str:
                 remedy="rename the file or folder, or take it out of the rule",
                 source=source,
             )
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    pieces = [""]
+    for char in text:
+        escaped = "\\" + char if char in '\\"' else char
+        if len((pieces[-1] + escaped).encode()) > _MAX_STRING:
+            pieces.append("")
+        pieces[-1] += escaped
+    quoted = [f'"{piece}"' for piece in pieces]
+    return quoted[0] if len(quoted) == 1 else f"(string-append {' '.join(quoted)})"
 
 
 def literal(names: Sequence[str], source: Source | None = None) -> str:
@@ -54,22 +65,39 @@ def subpath(names: Sequence[str], source: Source | None = None) -> str:
     return f"(subpath {quote('/' + '/'.join(names), source)})"
 
 
-def filter_for(pattern: Pattern, *, widen: bool, fold: bool, source: Source | None = None) -> str:
-    """The glob as one filter: literal or subpath where that says it all, a regular expression elsewhere."""
-    plain = not fold or not any(_varies(component) for component in pattern if isinstance(component, str))
+def filter_for(
+    pattern: Pattern, *, widen: bool, fold: bool, source: Source | None = None, spelled: Sequence[str] = ()
+) -> str:
+    """The glob as one filter: literal or subpath where that says it all, a regular expression elsewhere.
+
+    `spelled`: names at the start whose spelling is that on disk, so that they need no folding.
+    """
+    known = _common(pattern, spelled)
+    plain = not fold or not any(_varies(component) for component in pattern[known:] if isinstance(component, str))
     if plain and is_exact(pattern):
         return literal([str(name) for name in pattern], source)
     if plain and is_subtree(pattern):
         return subpath([str(name) for name in pattern[:-1]], source)
-    return f"(regex {quote(regex_text(pattern, widen=widen, fold=fold), source)})"
+    return f"(regex {quote(regex_text(pattern, widen=widen, fold=fold, known=known), source)})"
 
 
-def regex_text(pattern: Pattern, *, widen: bool, fold: bool) -> str:
+def _common(pattern: Pattern, names: Sequence[str]) -> int:
+    """How many components at the start are these names."""
+    count = 0
+    while count < min(len(pattern), len(names)) and pattern[count] == names[count]:
+        count += 1
+    return count
+
+
+def regex_text(pattern: Pattern, *, widen: bool, fold: bool, known: int = 0) -> str:
     """An anchored regular expression that matches the absolute paths which the glob matches."""
     if not pattern:
         return "^/$"
     # Never `.`: whether it matches a line break is not documented, and a name may contain one.
-    pieces = ["(/[^/]+)*" if each == ANY_DEPTH else "/" + _component(each, widen, fold) for each in pattern]
+    pieces = [
+        "(/[^/]+)*" if each == ANY_DEPTH else "/" + _component(each, widen, fold and index >= known)
+        for index, each in enumerate(pattern)
+    ]
     if all(each == ANY_DEPTH for each in pattern):
         return "^/"
     return "^" + "".join(pieces) + "$"

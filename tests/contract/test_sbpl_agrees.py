@@ -106,7 +106,8 @@ def test_no_rename_of_a_folder_frees_a_denied_path(profile: EffectiveProfile) ->
 @given(profiles(), paths, st.data())
 def test_case_insensitive_volumes_only_deny_more(profile: EffectiveProfile, path: str, data: st.DataObject) -> None:
     sandbox = compiled(profile, case_insensitive=True)
-    swapped = "".join(char.swapcase() if data.draw(st.booleans()) else char for char in path)
+    # The workspace's own path is spelled as on disk: the backend refuses to start otherwise.
+    swapped = path[:2] + "".join(char.swapcase() if data.draw(st.booleans()) else char for char in path[2:])
     for access, operation in ((Access.READ, "file-read-data"), (Access.MODIFY, "file-write-data")):
         for spelled in (path, swapped):
             if sandbox.allows(operation, spelled):

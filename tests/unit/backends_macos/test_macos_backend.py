@@ -97,6 +97,12 @@ def test_a_profile_that_macos_rejects_stops_the_run(root: Path) -> None:
     assert caught.value.details == ("unbound variable",)
 
 
+def test_a_workspace_in_another_spelling_is_refused() -> None:
+    macos.check_spelling("/Users/u/w", "/Users/u/w")
+    with pytest.raises(SetupFailed, match="/Users/u/W here and /Users/u/w on disk"):
+        macos.check_spelling("/Users/u/W", "/Users/u/w")
+
+
 def test_wrap_writes_a_private_profile_and_release_removes_it(root: Path, tool: Path) -> None:
     prepared = macos.prepare(profile(root), str(root), trial=accepting)
     wrapped = macos.wrap(prepared, [str(tool), "-x", "a b"], path="")

@@ -37,6 +37,9 @@ def profile(read: tuple[str, ...] = ("/w/**",), modify: tuple[str, ...] = (), **
 def test_strings_are_escaped() -> None:
     assert quote('/w/a"b\\c') == '"/w/a\\"b\\\\c"'
     assert quote("/w/日本 x") == '"/w/日本 x"'
+    long = quote("/w/" + '"日' * 150)
+    assert long.startswith('(string-append "/w/')
+    assert all(len(piece.encode()) <= 220 for piece in long.split('" "'))
 
 
 @pytest.mark.parametrize("text", ["/w/a\nb", "/w/\x1b2J", "/w/\x7f", "/w/\t", "/w/\udcff"])
@@ -70,6 +73,10 @@ def test_globs_become_the_simplest_filter(glob: str, expected: str) -> None:
 def test_case_is_folded_for_letters_only() -> None:
     assert filter_for(parse("/w/.Git/1"), widen=True, fold=True) == '(regex "^/[wW]/\\\\.[Gg][iI][tT]/1$")'
     assert filter_for(parse("/1/2/**"), widen=True, fold=True) == '(subpath "/1/2")'
+    spelled = ("Users", "u")
+    assert filter_for(parse("/Users/u/**"), widen=True, fold=True, spelled=spelled) == '(subpath "/Users/u")'
+    assert filter_for(parse("/Users/u/a"), widen=True, fold=True, spelled=spelled) == '(regex "^/Users/u/[aA]$")'
+    assert filter_for(parse("/Users/1"), widen=True, fold=True, spelled=("Users", "u", "w")) == '(literal "/Users/1")'
 
 
 def test_every_rule_names_its_place() -> None:
