@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         cpu_s: float | None
 
 
-assert sys.platform == "linux"  # for type checkers on other platforms
-
+O_CLOEXEC: int = getattr(os, "O_CLOEXEC", 0)
+O_DIRECTORY: int = getattr(os, "O_DIRECTORY", 0)
 PREFIX = b"sbx-"
 GONE_WITHIN_MS = 2000
 
@@ -92,14 +92,15 @@ class Cgroup:
             self._set(b"cgroup.kill", 1)
         except OSError:
             pass  # before Linux 5.14: the pid namespace has seen to it
-        poll = select.poll()
-        events = os.open(self.path + b"/cgroup.events", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            poll.register(events, select.POLLPRI)
-            while b"populated 1" in os.pread(events, 4096, 0) and poll.poll(GONE_WITHIN_MS):
-                pass
-        finally:
-            os.close(events)
+        if sys.platform == "linux":
+            poll = select.poll()
+            events = os.open(self.path + b"/cgroup.events", os.O_RDONLY | O_CLOEXEC)
+            try:
+                poll.register(events, select.POLLPRI)
+                while b"populated 1" in os.pread(events, 4096, 0) and poll.poll(GONE_WITHIN_MS):
+                    pass
+            finally:
+                os.close(events)
 
     def _cpu_us(self) -> int:
         return self._numbers(b"cpu.stat").get(b"usage_usec", 0)
@@ -112,7 +113,7 @@ class Cgroup:
         return {key: int(value) for key, _, value in (line.partition(b" ") for line in lines)}
 
     def _read(self, name: bytes) -> bytes:
-        descriptor = os.open(self.path + b"/" + name, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(self.path + b"/" + name, os.O_RDONLY | O_CLOEXEC)
         try:
             return os.read(descriptor, 65536)
         finally:
@@ -120,7 +121,7 @@ class Cgroup:
 
     def _set(self, name: bytes, value: int, *, optional: bool = False) -> None:
         try:
-            descriptor = os.open(self.path + b"/" + name, os.O_WRONLY | os.O_CLOEXEC)
+            descriptor = os.open(self.path + b"/" + name, os.O_WRONLY | O_CLOEXEC)
         except FileNotFoundError:
             if optional:
                 return
@@ -138,11 +139,11 @@ def sweep(parent: bytes) -> None:
             continue
         path = parent + b"/" + name
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         except OSError:
             continue
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor)
             os.rmdir(path)
         except OSError:
             pass  # its owner lives, or something in it does
@@ -150,17 +151,25 @@ def sweep(parent: bytes) -> None:
             os.close(descriptor)
 
 
+def _lock(descriptor: int) -> None:
+    if sys.platform != "win32":
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def _make(parent: bytes) -> tuple[bytes, int]:
     while True:
         path = parent + b"/" + PREFIX + os.urandom(8).hex().encode()
         os.mkdir(path, 0o755)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         except FileNotFoundError:
             continue  # swept between two lines, by a run that started at the same moment
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if os.path.exists(path):
-            return path, descriptor
+        try:
+            _lock(descriptor)
+            if os.path.exists(path):
+                return path, descriptor
+        except BlockingIOError:
+            pass  # a sweeper has it, and removes it
         os.close(descriptor)
 
 

@@ -17,8 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-assert sys.platform != "win32"  # for type checkers on other platforms
-
 CHUNK = 1 << 20
 SPLICE_NONBLOCK = 2  # SPLICE_F_NONBLOCK
 F_SETPIPE_SZ = 1031
@@ -45,6 +43,12 @@ def splice(source: int, target: int, count: int) -> int:
         return os.splice(source, target, count, flags=SPLICE_NONBLOCK)
     else:
         return os.write(target, os.read(source, min(count, 4096)))  # only into /dev/null: see open_outlet
+
+
+def never_wait(own_fd: int) -> None:
+    """For descriptors that are ours alone."""
+    if sys.platform != "win32":
+        os.set_blocking(own_fd, False)
 
 
 class Outlet:
@@ -82,7 +86,7 @@ class PipeOutlet(Outlet):
         # Through a pipe of our own: a plain write() may wait even after poll(), when somebody else fills the pipe.
         if self._side is None:
             self._side = os.pipe()
-            os.set_blocking(self._side[1], False)  # its size depends on what the user's other pipes hold
+            never_wait(self._side[1])  # its size depends on what the user's other pipes hold
         reader, writer = self._side
         offered = os.write(writer, data[:PIECE])
         moved = 0
@@ -136,6 +140,12 @@ def open_outlet(fd: int) -> Outlet:
     if kind == S_IFSOCK:
         return SocketOutlet(fd)
     if kind == S_IFIFO or (kind == S_IFCHR and os.isatty(fd)):
+        return _reopened(fd, kind)
+    return Outlet(fd)
+
+
+def _reopened(fd: int, kind: int) -> Outlet:
+    if sys.platform != "win32":
         try:
             name = os.ttyname(fd) if kind == S_IFCHR else f"/dev/fd/{fd}"
             own = os.open(name, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

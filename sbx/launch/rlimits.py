@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     Rlimits: TypeAlias = tuple[tuple[int, int, int], ...]
 
-assert sys.platform != "win32"  # for type checkers on other platforms
-
 # Numbers of the kernel, the same on x86-64 and aarch64.
 RLIMIT_CPU, RLIMIT_NPROC, RLIMIT_NOFILE = 0, 6, 7
 
@@ -21,12 +19,15 @@ def clamp(rlimits: Rlimits) -> Rlimits:
     what was asked for as well."""
     if not rlimits:
         return rlimits
-    import resource
+    if sys.platform == "win32":
+        return rlimits
+    else:
+        import resource
 
-    clamped = []
-    for number, soft, hard in rlimits:
-        ceiling = resource.getrlimit(number)[1]
-        if ceiling != resource.RLIM_INFINITY:
-            soft, hard = min(soft, ceiling), min(hard, ceiling)
-        clamped.append((number, soft, hard))
-    return tuple(clamped)
+        clamped = []
+        for number, soft, hard in rlimits:
+            ceiling = resource.getrlimit(number)[1]
+            if ceiling != resource.RLIM_INFINITY:
+                soft, hard = min(soft, ceiling), min(hard, ceiling)
+            clamped.append((number, soft, hard))
+        return tuple(clamped)

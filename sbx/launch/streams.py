@@ -12,7 +12,7 @@ import os
 import select
 import sys
 
-from sbx.launch.outlet import CHUNK, Outlet, enlarge, open_outlet, splice
+from sbx.launch.outlet import CHUNK, Outlet, enlarge, never_wait, open_outlet, splice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
         def flush(self, cut: bool) -> bytes:
             """The rest at the end of the stream; `cut` when more was coming, so that a secret may have begun."""
 
-
-assert sys.platform != "win32"  # for type checkers on other platforms
 
 POLLIN, POLLOUT = 1, 4  # as everywhere on Unix
 EPIPE = 32
@@ -60,7 +58,7 @@ class StreamPump:
         mask: Mask | None = None,
     ) -> None:
         self.read_fd = read_fd
-        os.set_blocking(read_fd, False)  # our own end of our own pipe
+        never_wait(read_fd)  # our own end of our own pipe
         self.out: Outlet | None = open_outlet(out_fd) if out_fd >= 0 else None
         self.cap_bytes = cap_bytes
         self.capture_bytes = capture_bytes if cap_bytes is None else min(capture_bytes, cap_bytes)
@@ -182,7 +180,7 @@ class StreamPump:
 
     def _discard(self, count: int) -> int:
         if self._sink < 0:
-            self._sink = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+            self._sink = os.open(os.devnull, os.O_WRONLY)  # Python's descriptors close on exec
         return splice(self.read_fd, self._sink, count)
 
     def _write_pending(self) -> None:
@@ -206,9 +204,12 @@ class StreamPump:
         return False
 
     def _source_has_data(self) -> bool:
-        poll = select.poll()
-        poll.register(self.read_fd, POLLIN)
-        return bool(poll.poll(0))
+        if sys.platform == "win32":
+            return True
+        else:
+            poll = select.poll()
+            poll.register(self.read_fd, POLLIN)
+            return bool(poll.poll(0))
 
     def _close(self) -> None:
         self._blocked = False
@@ -228,7 +229,7 @@ class StdinFeeder:
 
     def __init__(self, write_fd: int, source: bytes | Iterable[bytes]) -> None:
         self.write_fd = write_fd
-        os.set_blocking(write_fd, False)
+        never_wait(write_fd)
         self.failure: tuple[str, int, str, bytes] | None = None
         self._pieces: Iterator[bytes] = iter((source,) if isinstance(source, bytes) else source)
         self._pending = memoryview(b"")
@@ -274,13 +275,16 @@ class StdinFeeder:
 def same_file(first: int, second: int) -> bool:
     """Do two descriptors lead to the same place, where order matters? In /dev/null it does not."""
     try:
-        one, two = os.fstat(first), os.fstat(second)
+        one, two = _identity(os.fstat(first)), _identity(os.fstat(second))
     except OSError:
         return False
-    if (one.st_dev, one.st_ino, one.st_rdev) != (two.st_dev, two.st_ino, two.st_rdev):
-        return False
-    nowhere = os.stat(os.devnull)
-    return (one.st_rdev, one.st_mode) != (nowhere.st_rdev, nowhere.st_mode)
+    return one == two != _identity(os.stat(os.devnull))
+
+
+def _identity(found: os.stat_result) -> tuple[int, ...]:
+    """A device is the same device under each of its names."""
+    device: int = getattr(found, "st_rdev", 0)
+    return (found.st_mode & 0o170000, device) if device else (found.st_dev, found.st_ino)
 
 
 class Streams:
