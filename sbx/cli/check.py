@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from sbx.cli.here import working_directory
 from sbx.errors import EXIT_USAGE, PolicyError
 from sbx.report.check import Checked, plain_lines, terminal_lines, to_json
 from sbx.report.text import is_terminal, print_lines
@@ -18,7 +19,7 @@ def command(options: dict[str, Any], files: list[str]) -> int:
     """0 when nothing is wrong, 1 for warnings, errors and failed tests, 2 when a policy cannot be used at all."""
     from sbx.cli.main import complain
 
-    cwd = os.getcwd()
+    cwd = working_directory()
     checked: list[Checked] = []
     unusable = 0
     named: list[str | None] = [*files] or [None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from sbx.cli.here import working_directory
 from sbx.errors import UsageError
 from sbx.model.verdict import MODIFY, READ
 from sbx.report.explain import Answer, explain, plain_lines, to_json
@@ -23,10 +24,7 @@ def command(options: dict[str, Any], paths: list[str]) -> int:
         accesses: tuple[int, ...] = (READ, MODIFY)
     else:
         accesses = (READ,) if options.get("read") else (MODIFY,) if options.get("modify") else (READ, MODIFY)
-    try:
-        cwd = os.getcwd()
-    except OSError:
-        raise UsageError("the working directory is gone", remedy="cd to one that exists") from None
+    cwd = working_directory()
     if any(not path or "\0" in path for path in paths):
         raise UsageError("an empty path names nothing", remedy="name a file or folder")
     view = view_in_force(options.get("profile"), options.get("policy"), cwd)

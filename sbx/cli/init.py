@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from sbx.cli.here import working_directory
 from sbx.errors import SbxError, UsageError
 from sbx.policy.digest import sha256_hex
 from sbx.policy.folders import WORKSPACE_FILE, find_workspace_file
@@ -15,7 +16,7 @@ from sbx.report.words import visible
 
 
 def command(options: dict[str, Any], words: list[str]) -> int:
-    folder = os.path.realpath(os.getcwd())
+    folder = os.path.realpath(working_directory())
     kinds = look_at(folder)
     text = starter(folder, kinds)
     if options.get("print"):

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import Any
 
+from sbx.cli.here import working_directory
 from sbx.errors import UsageError
 from sbx.policy.layers import effective_profile, load_policy
 from sbx.policy.nearest import did_you_mean
@@ -19,7 +20,7 @@ def command(options: dict[str, Any], words: list[str]) -> int:
     verb = words[0] if words else "list"
     if verb not in VERBS:
         raise UsageError(f"profiles: there is no '{verb}'", remedy=did_you_mean(verb, VERBS))
-    cwd = os.getcwd()
+    cwd = working_directory()
     policy = load_policy(cwd, policy_file=options.get("policy"), environ=os.environ, trust=False)
     if not policy.trusted:
         print(f"sbx: {policy.workspace_file} is not approved yet, so that no run uses it", file=sys.stderr)

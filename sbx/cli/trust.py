@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from sbx.cli.here import working_directory
 from sbx.errors import UsageError
 from sbx.policy.folders import find_workspace_file
 from sbx.policy.grants import grants_in_words
@@ -26,8 +27,8 @@ def command(options: dict[str, Any], words: list[str]) -> int:
 
 def _named_or_nearest(words: list[str]) -> str:
     if words:
-        return os.path.join(os.getcwd(), words[0])
-    found = find_workspace_file(os.path.realpath(os.getcwd()))
+        return os.path.join(working_directory(), words[0])
+    found = find_workspace_file(os.path.realpath(working_directory()))
     if found is None:
         raise UsageError("there is no sbx.yaml here or above", remedy="'sbx init' writes one, or name a file")
     return found
