@@ -20,7 +20,7 @@ from sbx.errors import CommandNotExecutable, CommandNotFound, SandboxUnavailable
 from sbx.model.decide import decide_location
 from sbx.model.guarantee import Applied
 from sbx.model.plan import Plan
-from sbx.model.profile import EffectiveProfile, Limits, NetworkMode
+from sbx.model.profile import EffectiveProfile, Limits, NetworkMode, Require
 from sbx.model.rules import Access
 from sbx.planner.macos import compile_sbpl, plan
 from sbx.planner.macos_baseline import adapted
@@ -78,7 +78,7 @@ def refusal(status: int, said: str) -> SandboxUnavailable | None:
     return _unavailable("sandbox-exec does not accept a profile", said or f"exit {status}", "see 'sbx doctor'")
 
 
-def prepare(profile: EffectiveProfile, cwd: str, *, trial: Trial = try_profile) -> Prepared:
+def prepare(profile: EffectiveProfile, cwd: str, *, partial: bool = False, trial: Trial = try_profile) -> Prepared:
     """Everything that can fail before a command is known."""
     unavailable = probe(trial)
     if unavailable is not None:
@@ -86,6 +86,14 @@ def prepare(profile: EffectiveProfile, cwd: str, *, trial: Trial = try_profile) 
     insensitive = is_case_insensitive(profile.workspace)
     check_spelling(profile.workspace, on_disk(profile.workspace))
     prepared = Prepared(profile, plan(profile, cwd, case_insensitive=insensitive), insensitive)
+    if prepared.plan.refusals and profile.require is Require.FULL and not partial:
+        raise SandboxUnavailable(
+            f"the profile {profile.name!r} asks for what macOS cannot enforce",
+            remedy="run with --partial, or set 'require: partial', to accept that",
+            details=prepared.plan.refusals,
+            platform="macos",
+            reason=prepared.plan.refusals[0],
+        )
     status, said = trial(
         compile_sbpl(profile, proxy_port=None, tmp="/private/tmp/sbx-trial", case_insensitive=insensitive)
     )
@@ -153,9 +161,7 @@ def enforced(prepared: Prepared) -> dict[str, Applied]:
         "environment": Applied(True, True, "built by sbx"),
         "terminal": Applied(True, True, "a session of its own: the caller's terminal takes no input from it"),
         "wall": Applied(limits.wall_s is not None, True, "supervisor"),
-        "cpu": Applied(
-            limits.cpu_s is not None, limits.cpu_s is not None, "RLIMIT_CPU of each process, not of the tree"
-        ),
+        "cpu": Applied(limits.cpu_s is not None, False, "RLIMIT_CPU of each process, not of the tree"),
         "memory": Applied(limits.memory_bytes is not None, False, "macOS ignores RLIMIT_AS; needs sampling"),
         "pids": Applied(
             limits.pids is not None, False, "RLIMIT_NPROC counts all processes of the user; needs sampling"

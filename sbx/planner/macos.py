@@ -104,6 +104,7 @@ def plan(profile: EffectiveProfile, cwd: str, *, case_insensitive: bool = True) 
         require=profile.require,
         guarantees=tuple(_guarantees(mac)),
         notes=tuple(_notes(profile)),
+        refusals=tuple(_refusals(profile)),
     )
 
 
@@ -214,6 +215,16 @@ def _held(rule: Rule, later: Sequence[Rule], modifiable: Sequence[Pattern]) -> t
 
 def _reopened(pattern: Pattern, later: Sequence[Rule]) -> bool:
     return any(may_overlap(pattern, other, fold=True) for rule in later if not rule.negated for other in rule.patterns)
+
+
+def _refusals(profile: EffectiveProfile) -> Iterable[str]:
+    """What `require: full` cannot have: limits of a whole tree of processes, for which macOS has no mechanism."""
+    if profile.limits.memory_bytes is not None:
+        yield "memory: macOS ignores the limit on a process's memory, and has none for a tree"
+    if profile.limits.pids is not None:
+        yield "pids: macOS counts all processes of the user, not those of the run"
+    if profile.limits.cpu_s is not None:
+        yield "cpu: macOS limits each process, not the tree"
 
 
 def _notes(profile: EffectiveProfile) -> Iterable[str]:

@@ -37,7 +37,7 @@ class Sandbox:
             )
 
         self.profile = EffectiveProfile("p", str(root), rules(Access.READ), rules(Access.MODIFY), limits=limits)
-        self.prepared = macos.prepare(self.profile, str(root))
+        self.prepared = macos.prepare(self.profile, str(root), partial=True)
 
     def sh(self, text: str) -> Ended:
         wrapped = macos.wrap(self.prepared, ["/bin/sh", "-c", text], path=os.defpath)

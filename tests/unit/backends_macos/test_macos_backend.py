@@ -15,6 +15,7 @@ from sbx.backends.macos_run import exit_descriptor, run
 from sbx.backends.wrapped import WrappedCommand
 from sbx.errors import CommandNotExecutable, CommandNotFound, PolicyError, SandboxUnavailable, SetupFailed
 from sbx.model.glob import escape, parse
+from sbx.model.guarantee import CAPABILITIES
 from sbx.model.profile import EffectiveProfile, Limits
 from sbx.model.result import Status
 from sbx.model.rules import Access, Origin, Rule
@@ -122,7 +123,9 @@ def test_wrap_writes_a_private_profile_and_release_removes_it(root: Path, tool: 
 
 
 def test_limits_go_through_the_shell_that_becomes_the_sandbox(root: Path, tool: Path) -> None:
-    prepared = macos.prepare(profile(root, limits=Limits(nofile=64, cpu_s=2.6)), str(root), trial=accepting)
+    prepared = macos.prepare(
+        profile(root, limits=Limits(nofile=64, cpu_s=2.6)), str(root), partial=True, trial=accepting
+    )
     wrapped = macos.wrap(prepared, [str(tool)], path="")
     try:
         assert wrapped.argv[:4] == ("/bin/sh", "-c", 'ulimit -n 64 && ulimit -t 3 && exec "$@"', "sbx")
@@ -154,11 +157,20 @@ def test_a_failing_wrap_leaves_nothing(root: Path, tool: Path, monkeypatch: pyte
 
 
 def test_what_is_not_held_is_said(root: Path) -> None:
-    prepared = macos.prepare(profile(root, limits=Limits(memory_bytes=1 << 20, pids=5)), str(root), trial=accepting)
-    report = macos.enforced(prepared)
-    assert report["memory"].requested and not report["memory"].applied
-    assert report["pids"].requested and not report["pids"].applied
+    asked = profile(root, limits=Limits(memory_bytes=1 << 20, pids=5, cpu_s=1))
+    report = macos.enforced(macos.prepare(asked, str(root), partial=True, trial=accepting))
+    assert set(report) == set(CAPABILITIES)
+    for name in ("memory", "pids", "cpu"):
+        assert report[name].requested and not report[name].applied, name
     assert not report["processes"].applied
+
+
+def test_and_refused_where_everything_is_required(root: Path) -> None:
+    asked = profile(root, limits=Limits(memory_bytes=1 << 20, pids=5, cpu_s=1))
+    with pytest.raises(SandboxUnavailable) as caught:
+        macos.prepare(asked, str(root), trial=accepting)
+    assert [line.split(":")[0] for line in caught.value.details] == ["memory", "pids", "cpu"]
+    assert "--partial" in caught.value.remedy
 
 
 def sh(text: str) -> WrappedCommand:
