@@ -104,16 +104,13 @@ def _notify() -> str:
 
 
 def _cgroup() -> str:
-    """A cgroup v2 folder of our own that we may divide."""
-    try:
-        with open("/proc/self/cgroup", encoding="utf-8") as file:
-            own = next((line.strip()[3:] for line in file if line.startswith("0::")), None)
-    except OSError:
-        own = None
-    if own is None:
-        return "no cgroup v2"
-    folder = "/sys/fs/cgroup" + own
-    return "" if os.access(folder, os.W_OK) else f"{folder} is not delegated to this user"
+    """A cgroup v2 folder in which we may make our own, with its controllers."""
+    from sbx.backends.probe_cgroup import probe_cgroup
+
+    found = probe_cgroup()
+    if found.mechanism == "direct":
+        return ""
+    return found.reason.words if found.reason is not None else f"only through {found.mechanism}"
 
 
 def _root() -> str:
