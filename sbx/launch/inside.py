@@ -237,6 +237,10 @@ def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
     def failed(error: OSError) -> None:
         _tell(status_fd, (FAILED, "install the system call filter", error.errno or 0, str(error), b""))
 
+    # Blocked before the fork: a command that ends at once must not end unheard.
+    heard = tuple(number for number in FORWARDED if signals.getsignal(number) != signals.SIG_IGN)
+    heard = (*heard, SIGCHLD, SIGCONT, SIGTSTP, CONTINUE_WITH_TERMINAL)
+    signals.pthread_sigmask(signals.SIG_BLOCK, {*heard, SIGTTOU, SIGTTIN})
     command, listener = spawn_listened(launch["seccomp"], prepare, lambda: _execute(run, status_fd), failed)
     if run["terminal"] >= 0 and run["foreground"]:
         _give_terminal(run["terminal"], command)
@@ -255,10 +259,7 @@ def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
         else:
             _send_group(command, number)
 
-    heard = tuple(number for number in FORWARDED if signals.getsignal(number) != signals.SIG_IGN)
-    signals.pthread_sigmask(signals.SIG_BLOCK, {SIGTTOU, SIGTTIN})
-    serving = Serving(listener, Names(judge, listener), calls)
-    serving.loop((*heard, SIGCHLD, SIGCONT, SIGTSTP, CONTINUE_WITH_TERMINAL), on_signal)
+    Serving(listener, Names(judge, listener), calls).loop(heard, on_signal)
 
 
 def _reap(command: int, status_fd: int) -> None:

@@ -11,7 +11,7 @@ import os
 import select
 import sys
 
-from sbx.kernel import process, seccomp, signals
+from sbx.kernel import process, seccomp
 from sbx.kernel.notify import Listener
 from sbx.launch.names import Names, WouldBlock
 
@@ -64,9 +64,8 @@ class Serving:
         self.calls = calls
 
     def loop(self, numbers: tuple[int, ...], on_signal: Callable[[int], None]) -> NoReturn:
-        """`on_signal` ends the process when the command is gone."""
+        """The signals are blocked since before the fork; `on_signal` ends the process when the command is gone."""
         signal_fd = process.signalfd(numbers)
-        signals.pthread_sigmask(signals.SIG_BLOCK, set(numbers))
         poll = select.poll()
         poll.register(signal_fd, select.POLLIN)
         poll.register(self.listener.descriptor, select.POLLIN)

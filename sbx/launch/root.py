@@ -52,7 +52,7 @@ DEVICE_LINKS = (
 # For uid 0 the files of /proc/sys and their like are its own: read-only, whoever runs us.
 PROC_READ_ONLY = (b"sys", b"sysrq-trigger", b"irq", b"bus", b"fs", b"acpi", b"scsi", b"driver", b"asound")
 
-ENOENT, EACCES, ENOTDIR, ENOSYS, ELOOP = 2, 13, 20, 38, 40
+ENOENT, ENOTDIR, ENOSYS = 2, 20, 38
 _HIDDEN = b"/.sbx-masks"  # inside the staged root while it is built; gone before the command starts
 
 _WORDS = {
@@ -107,15 +107,14 @@ class Root:
     def build(self, operations: tuple[LaunchOp, ...]) -> None:
         umask = os.umask(0)
         mounts.mount(None, b"/", None, mounts.MS_REC | mounts.MS_PRIVATE)
-        rest = self._base(operations)
+        # Directories in the real tree were made before there was a namespace.
+        rest = self._base(tuple(each for each in operations if each[0] != MAKE_DIR))
         for operation in rest:
-            if operation[0] == MAKE_DIR:
-                continue  # done before there was a namespace
             try:
                 self._apply(*operation)
             except OSError as error:
-                if operation[3] & OPTIONAL and error.errno in (ENOENT, EACCES, ENOTDIR, ELOOP):
-                    continue
+                if operation[3] & OPTIONAL and error.errno in (ENOENT, ENOTDIR):
+                    continue  # vanished; any other failure of a mask would leave open what it should cover
                 raise SetupStep(_WORDS[operation[0]], error.errno, str(error), operation[1]) from None
         self._seal()
         os.umask(umask)

@@ -89,13 +89,13 @@ def _denial(each: Denial) -> str:
 
 
 def _allowed(entry: dict[str, object]) -> bool:
-    return entry.get("allowed") is not False and entry.get("decision") not in ("deny", "denied")
+    return entry.get("verdict") != "deny"
 
 
 def _network(entry: dict[str, object]) -> str:
     target = entry.get("target") or f"{entry.get('host', '?')}:{entry.get('port', '?')}"
     reason = entry.get("reason")
-    return f"refused {target}" + (f": {reason}" if reason else "")
+    return f"denied {target}" + (f", {reason}" if reason else "") + f"; to allow it: --net {target}"
 
 
 def _lacking(result: Result) -> Iterable[tuple[str, Applied]]:
