@@ -37,7 +37,8 @@ def make_key(options: dict[str, Any], cwd: bytes, environ: Environ) -> bytes:
     """Everything that selects a plan, as bytes."""
     chosen = sorted((name, value) for name, value in options.items() if name not in NOT_IN_KEY)
     variables = tuple(environ.get(name) for name in KEY_VARIABLES)
-    identity = (os.geteuid(), os.getegid(), os.uname().release, sys.implementation.cache_tag, VERSION, sys.prefix)
+    # __file__ and not sys.prefix: the latter changes when the compile side calls site.main().
+    identity = (os.geteuid(), os.getegid(), os.uname().release, sys.implementation.cache_tag, VERSION, __file__)
     return marshal.dumps((FORMAT, identity, cwd, tuple(chosen), variables))
 
 
