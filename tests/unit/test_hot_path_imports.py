@@ -1,0 +1,74 @@
+"""What `sbx run` may import when its plan is stored: every name here was weighed, and each costs a start.
+
+A name that appears here by accident is a regression of every run that anybody types. The installed command starts
+Python with -I -S, so that is how it is looked at.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from capabilities import requires
+
+import sbx as package
+
+CONSOLE = Path(package.__file__).parent / "launch" / "console.py"
+
+# Built in, or loaded by the interpreter before the first line of ours.
+CHEAP = {
+    "_ctypes", "_imp", "_posixsubprocess", "_signal", "_socket", "errno", "fcntl", "marshal", "posix", "resource",
+    "select", "time",
+}  # fmt: skip
+
+# Ours: the launch side, the kernel room, and the two model files that judge names.
+OURS = {"sbx", "sbx.__main__", "sbx.errors", "sbx.version", "sbx.model", "sbx.model.glob", "sbx.model.verdict"}
+OUR_ROOMS = ("sbx.launch", "sbx.kernel")
+
+# In our rooms, but for other occasions: their code is not part of a plain run.
+NOT_OURS = {"sbx.launch.streams", "sbx.kernel.seccomp_filter", "sbx.kernel.bpf", "sbx.kernel.syscalls_table"}
+
+
+def imported(*arguments: str) -> set[str]:
+    """The modules that a call of the command imports, beyond those that Python itself needs to start."""
+    start = [sys.executable, "-I", "-S", "-X", "importtime"]
+    bare = subprocess.run([*start, "-c", "import os, __future__"], capture_output=True, text=True, check=True)
+    done = subprocess.run([*start, str(CONSOLE), *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return _names(done.stderr) - _names(bare.stderr)
+
+
+def _names(report: str) -> set[str]:
+    lines = [line for line in report.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip() for line in lines} - {"imported package"}
+
+
+def unexpected(names: set[str]) -> set[str]:
+    ours = {
+        name
+        for name in names
+        if name in OURS or name in OUR_ROOMS or name.startswith(tuple(f"{room}." for room in OUR_ROOMS))
+    }
+    return (names - CHEAP - ours) | (names & NOT_OURS)
+
+
+@requires("userns")
+def test_a_run_from_a_stored_plan_imports_only_what_is_cheap(workspace: Any) -> None:
+    imported("run", "--", "true")  # makes the plan
+    names = imported("run", "--", "true")
+    assert "sbx.launch.main" in names
+    assert "sbx.cli.main" not in names, "the plan was not found again"
+    assert unexpected(names) == set()
+
+
+@requires("userns")
+def test_sh_is_as_cheap_as_run(workspace: Any) -> None:
+    imported("sh", "-c", "true")
+    assert unexpected(imported("sh", "-c", "true")) == set()
+
+
+def test_the_guard_sees_a_slow_import() -> None:
+    assert unexpected({"json", "sbx.launch.main", "select"}) == {"json"}
+    assert unexpected({"sbx.policy.load"}) == {"sbx.policy.load"}
