@@ -93,7 +93,7 @@ def _denial(denial: Denial) -> dict[str, Any]:
 def is_denial(fields: Mapping[str, Any]) -> bool:
     if fields.get("denials") or fields.get("event") == DENIED or fields.get("status") == "FORBIDDEN_SYSCALL":
         return True
-    return any(entry.get("allowed") is False or entry.get("decision") == "deny" for entry in fields.get("network", ()))
+    return any(entry.get("verdict") == "deny" for entry in fields.get("network", ()))
 
 
 def records(environ: Mapping[bytes, bytes] | None = None) -> Iterator[dict[str, Any]]:

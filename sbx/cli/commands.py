@@ -149,6 +149,18 @@ COMMANDS = (
         examples=("sbx trust", "sbx trust --list", "sbx trust --forget"),
     ),
     Command(
+        "audit",
+        "sbx.cli.audit",
+        "Read the audit log: what ran, under which profile, how it ended, what was denied.",
+        (
+            ("denied", FLAG, "", False, "Only runs that were denied something.", ""),
+            ("last", TEXT, "N|all", False, "The last N records (default: 20).", ""),
+            JSON,
+        ),
+        about="One record a run, oldest first. The log is in $XDG_STATE_HOME/sbx, readable by its owner only.",
+        examples=("sbx audit --last 5", "sbx audit --denied --json"),
+    ),
+    Command(
         "doctor",
         "sbx.cli.doctor",
         "Say what this machine can enforce, and what to do about the rest.",

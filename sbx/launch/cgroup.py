@@ -58,6 +58,8 @@ class Cgroup:
     def settle(self, outcome: Outcome) -> None:
         """What the kernel counted."""
         outcome["cpu_s"] = max(outcome["cpu_s"], self._cpu_us() / 1_000_000)
+        if not outcome["max_rss_bytes"]:  # nobody was left to measure it
+            outcome["max_rss_bytes"] = self._number(b"memory.peak")
         failed = outcome["status"] != 0
         if outcome["limit"] is None and failed and self._numbers(b"memory.events").get(b"oom_kill", 0) > 0:
             # Without a limit of ours one victim may be survived by a shell, which makes an ordinary exit of it.
@@ -67,10 +69,11 @@ class Cgroup:
 
     def pids_peak(self) -> int:
         """Processes and threads at once, the sandbox's own not counted. 0 where it is not known (before Linux 6.1)."""
-        try:
-            return max(0, int(self._read(b"pids.peak")) - 1)
-        except (OSError, ValueError):
-            return 0
+        return max(0, self._number(b"pids.peak") - 1)
+
+    def refused_processes(self) -> int:
+        """How often a new process was refused because of the limit."""
+        return self._numbers(b"pids.events").get(b"max", 0)
 
     def close(self) -> None:
         """Whatever still lives in it is killed; the folder goes."""
@@ -104,6 +107,13 @@ class Cgroup:
 
     def _cpu_us(self) -> int:
         return self._numbers(b"cpu.stat").get(b"usage_usec", 0)
+
+    def _number(self, name: bytes) -> int:
+        """0 where the kernel has no such file yet."""
+        try:
+            return int(self._read(name))
+        except (OSError, ValueError):
+            return 0
 
     def _numbers(self, name: bytes) -> dict[bytes, int]:
         try:

@@ -107,5 +107,5 @@ def _usage(result: Result) -> str:
     if result.usage.max_rss_bytes:
         parts.append(f"{result.usage.max_rss_bytes / (1 << 20):.0f} MiB")
     if result.usage.pids:
-        parts.append(f"{result.usage.pids} processes")
+        parts.append(f"{result.usage.pids} process{'es' if result.usage.pids > 1 else ''}")
     return ", ".join(parts)

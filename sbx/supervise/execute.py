@@ -81,6 +81,7 @@ def execute(prepared: Prepared, options: dict[str, Any], command: list[str], env
             if proxy is not None and (trouble := proxy.close()):
                 notes.append(trouble)
         keeper.settle(outcome)
+        notes.extend(keeper.notes)
     return Done(
         prepared,
         options,

@@ -44,6 +44,8 @@ class LimitKeeper:
         self._cgroup: Cgroup | None = None
         self._sampler: Sampler | None = None
         self.pids_peak = 0
+        self.notes: list[str] = []
+        self._limits = prepared["limits"]
         self._open(prepared)
 
     def _open(self, prepared: Prepared) -> None:
@@ -85,6 +87,10 @@ class LimitKeeper:
         if self._cgroup is not None:
             self._cgroup.settle(outcome)
             self.pids_peak = self._cgroup.pids_peak()
+            if self._cgroup.refused_processes():
+                self.notes.append(
+                    f"the limit of {self._limits.get('pids')} processes was reached: a new one was refused"
+                )
 
     def __enter__(self) -> LimitKeeper:
         return self
