@@ -39,7 +39,8 @@ def make_key(options: dict[str, Any], cwd: bytes, environ: Environ) -> bytes:
     variables = tuple(environ.get(name) for name in KEY_VARIABLES)
     # __file__ and not sys.prefix: the latter changes when the compile side calls site.main().
     identity = (os.geteuid(), os.getegid(), os.uname().release, sys.implementation.cache_tag, VERSION, __file__)
-    return marshal.dumps((FORMAT, identity, cwd, tuple(chosen), variables))
+    # Version 2: later ones write references, which depend on who else holds an object, not on its value alone.
+    return marshal.dumps((FORMAT, identity, cwd, tuple(chosen), variables), 2)
 
 
 def directory(environ: Environ) -> bytes | None:
