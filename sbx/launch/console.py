@@ -2,7 +2,7 @@
 
 import sys
 
-sys.path.append(__file__[: -len("/sbx/launch/console.py")])
+sys.path.append(__file__[: -len("/sbx/launch/console.py")].replace("/bin/../", "/"))
 
 from sbx.__main__ import main
 

@@ -37,8 +37,9 @@ def make_key(options: dict[str, Any], cwd: bytes, environ: Environ) -> bytes:
     """Everything that selects a plan, as bytes."""
     chosen = sorted((name, value) for name, value in options.items() if name not in NOT_IN_KEY)
     variables = tuple(environ.get(name) for name in KEY_VARIABLES)
-    # __file__ and not sys.prefix: the latter changes when the compile side calls site.main().
-    identity = (os.geteuid(), os.getegid(), os.uname().release, sys.implementation.cache_tag, VERSION, __file__)
+    # Not sys.prefix or __file__: both change when the compile side calls site.main().
+    python = (sys.executable, sys.implementation.cache_tag)
+    identity = (os.geteuid(), os.getegid(), os.uname().release, python, VERSION)
     # Version 2: later ones write references, which depend on who else holds an object, not on its value alone.
     return marshal.dumps((FORMAT, identity, cwd, tuple(chosen), variables), 2)
 
