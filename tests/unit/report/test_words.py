@@ -29,7 +29,7 @@ def test_every_text_is_one_safe_line(text: str, shown: str) -> None:
     [
         ("/w/sbx.yaml", 3, "/w", "sbx.yaml:3"),
         ("/w/sub/sbx.yaml", 3, "/w", "sub/sbx.yaml:3"),
-        ("/work/sbx.yaml", 3, "/w", "/work/sbx.yaml:3"),
+        ("/wide/sbx.yaml", 3, "/w", "/wide/sbx.yaml:3"),
         ("/etc/sbx/policy.yaml", 1, "/", "etc/sbx/policy.yaml:1"),
         ("--deny", 0, "/w", "--deny"),
     ],
