@@ -52,35 +52,38 @@ def show(view: View, answers: list[Answer], cwd: str, *, as_json: bool) -> None:
 
 def view_in_force(profile: str | None, policy_file: str | None, cwd: str) -> View:
     """The stored view, or a new one, kept for the next time."""
-    if sys.platform != "linux":
-        return make_view(profile, policy_file, cwd)[0]
-    from sbx.launch import store
+    if sys.platform == "linux":
+        from sbx.launch import store
 
-    environ = dict(os.environb)
-    key = store.make_key({"explain": True, "profile": profile, "policy": policy_file}, os.fsencode(cwd), environ)
-    entry = store.load(key, environ)
-    view = None if entry is None else from_entry(entry)
-    if view is not None:
+        environ = dict(os.environb)
+        key = store.make_key({"explain": True, "profile": profile, "policy": policy_file}, os.fsencode(cwd), environ)
+        entry = store.load(key, environ)
+        view = None if entry is None else from_entry(entry)
+        if view is not None:
+            return view
+        view, dependencies = make_view(profile, policy_file, cwd)
+        if dependencies is not None:
+            store.save(key, dependencies, view.entry(), environ)
         return view
-    view, dependencies = make_view(profile, policy_file, cwd)
-    if dependencies is not None:
-        store.save(key, dependencies, view.entry(), environ)
-    return view
+    else:
+        return make_view(profile, policy_file, cwd)[0]
 
 
 def make_view(name: str | None, policy_file: str | None, cwd: str) -> tuple[View, tuple[tuple[Any, ...], ...] | None]:
+    """The view, and what it has to be compared with before it is used again."""
     from sbx.policy.layers import effective_profile, load_policy
     from sbx.report.view import view_of
 
     policy = load_policy(cwd, policy_file=policy_file, environ=os.environ)
     profile = effective_profile(policy, name)
-    view = view_of(profile, policy)
-    if sys.platform != "linux":
-        return view, None
-    from sbx.supervise.compile import policy_dependencies
+    known: tuple[tuple[Any, ...], ...] | None = None
+    if sys.platform == "linux":
+        from sbx.supervise.compile import policy_dependencies
 
-    known = policy_dependencies(policy, profile)
-    return view, None if known is None else (*known, *_prefixes(profile))
+        known = policy_dependencies(policy, profile)
+        if known is not None:
+            known = (*known, *_prefixes(profile))
+    return view_of(profile, policy), known
 
 
 def _prefixes(profile: EffectiveProfile) -> list[tuple[Any, ...]]:
