@@ -7,10 +7,10 @@ own path until pivot_root. Sources and targets are opened without following a si
 
 from __future__ import annotations
 
-import os
 import sys
 
 from sbx.kernel import mounts
+from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.kernel.mounts import (
     AT_EMPTY_PATH,
     AT_FDCWD,
@@ -103,6 +103,7 @@ class Root:
         self.closed: dict[bytes, None] = {}  # skeleton directories that may be passed through but not listed
         self.covers: list[tuple[bytes, int]] = []  # masks: place and final mode
         self.sealed: list[bytes] = []  # our own file systems, to be made read-only at the end
+        self.writable: set[bytes] = set()  # private folders that stay the command's to write
 
     def build(self, operations: tuple[LaunchOp, ...]) -> None:
         umask = os.umask(0)
@@ -164,6 +165,7 @@ class Root:
             self._mount_point(target, IS_DIR)
             flags = MS_NOSUID | MS_NODEV | (MS_NOEXEC if attributes & NOEXEC else 0)
             mounts.mount(b"tmpfs", target, b"tmpfs", flags, b"mode=1777")
+            self.writable.add(target)
         elif code == PROC:
             self._proc(target)
         elif code == DEV:
@@ -187,7 +189,7 @@ class Root:
 
     def _mount_point(self, target: bytes, is_dir: int) -> None:
         """There already inside a bind, made here inside the skeleton."""
-        if os.path.lexists(target):
+        if os.lexists(target):
             return
         self._directory(target.rpartition(b"/")[0])
         if is_dir:
@@ -197,11 +199,17 @@ class Root:
 
     def _directory(self, target: bytes) -> None:
         """mkdir -p inside the staged root; what is only passed through is not listable."""
-        if target == self.staging or os.path.isdir(target):
+        if target == self.staging or os.is_directory(target):
             return
-        self._directory(target.rpartition(b"/")[0])
+        parent = target.rpartition(b"/")[0]
+        self._directory(parent)
         os.mkdir(target, 0o755)
         self.closed[target] = None
+        if parent in self.writable:
+            # A mount of its own, sealed like the rest: else the command could move it, and what is bound below it
+            # would be found under names that no rule speaks of.
+            self._attach(_clone_one(target), target, 0)
+            self.sealed.append(target)
 
     def _skeleton(self, target: bytes, attributes: int) -> None:
         self._directory(target)
@@ -262,6 +270,8 @@ class Root:
 
     def _seal(self) -> None:
         """Final modes, no hidden mount, and nothing of our own file systems can be written any more."""
+        for directory in self.closed:  # some stand inside a mask
+            os.chmod(directory, 0o111)
         for place, mode in self.covers:
             if mode:
                 # 0111 also where nothing below is granted: every name inside answers ENOENT, as if it were empty.
@@ -270,8 +280,6 @@ class Root:
         if self.covers:
             mounts.umount2(self.staging + _HIDDEN, mounts.MNT_DETACH)
             os.rmdir(self.staging + _HIDDEN)
-        for directory in self.closed:
-            os.chmod(directory, 0o111)
         for place in self.sealed:
             _make_read_only(place)
 

@@ -82,7 +82,8 @@ EXCEPTIONS: dict[str, KnownException] = {
             "symlink-name",
             _STRICTER,
             (NAMESPACES,),
-            "A symlink in a folder that is not shown is missing, unless a rule names it; its target keeps its verdict.",
+            "A symlink that may not be read is missing in a folder of which not everything is shown, unless a rule names "
+            "it; its target keeps its verdict.",
         ),
         _known(
             "link-text",
@@ -107,7 +108,7 @@ EXCEPTIONS: dict[str, KnownException] = {
             "rename-across-mounts",
             _STRICTER,
             (NAMESPACES,),
-            "rename and link fail with EXDEV between two folders that are mounted separately; programs copy instead.",
+            "rename and link fail with EXDEV between two places that are mounted separately; programs copy instead.",
         ),
         _known(
             "unix-socket",
