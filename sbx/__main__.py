@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
+
+from sbx.kernel import system as os  # not `os`: it costs a millisecond
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,8 +33,10 @@ def main() -> NoReturn:
 def _complete_path() -> None:
     """The compile side may need packages that only the site module finds, which the `sbx` command starts without."""
     if sys.flags.no_site:
+        import gc
         import site
 
+        gc.enable()
         site.main()
 
 

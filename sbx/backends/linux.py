@@ -18,6 +18,7 @@ from sbx.kernel.seccomp_filter import NOTIFY_CREATES, build_filter
 from sbx.kernel.syscalls_table import numbers
 from sbx.launch import root
 from sbx.launch.environment import environment_rules
+from sbx.model.glob import NOTHING, match, reach, split_path, states_below
 from sbx.model.guarantee import Applied
 from sbx.model.plan import Op, Operation, Plan
 from sbx.model.profile import EffectiveProfile, FutureDenies, NetworkMode, Require
@@ -25,6 +26,7 @@ from sbx.policy.folders import shipped_folder
 
 if TYPE_CHECKING:
     from sbx.launch.perform import Prepared
+    from sbx.model.verdict import CompiledRule, Judge
 
 CODES = {
     Op.TMPFS: root.TMPFS,
@@ -102,8 +104,9 @@ def compile_launch(profile: EffectiveProfile, plan: Plan, capabilities: Capabili
                 unix_sockets=namespaces or capabilities.landlock_abi >= 9,
                 notify=NOTIFY_CREATES if listening else (),
             ),
+            "private_tmp_access": 0 if namespaces else private_tmp_access(profile, capabilities.landlock_abi),
             "proxy_port": PROXY_PORT if profile.network.mode is NetworkMode.ALLOW else 0,
-            "future": (profile.judge, judged_calls(capabilities.machine)) if listening else None,
+            "future": (relevant_judge(profile, operations), judged_calls(capabilities.machine)) if listening else None,
         },
         "env": environment_rules(
             profile.env.pass_names, profile.env.set_values, profile.env.secret, profile.env.pass_all
@@ -134,6 +137,21 @@ def holds_for_new_names(plan: Plan, capabilities: Capabilities) -> bool:
     return able and may_match_new_names(plan) > 0
 
 
+def relevant_judge(profile: EffectiveProfile, operations: tuple[Operation, ...]) -> Judge:
+    """The rules that can speak of a name in what may be written. Elsewhere nothing can be made, whatever rules say."""
+    writable = [split_path(each.path) for each in operations if each.op in (Op.BIND_RW, Op.TMPFS)]
+
+    def speaks(rule: CompiledRule) -> bool:
+        return any(
+            match(pattern, place) or reach(pattern, states_below(pattern, place)) != NOTHING
+            for pattern in rule[1]
+            for place in writable
+        )
+
+    read, modify, _exec = profile.judge
+    return tuple(filter(speaks, read)), tuple(filter(speaks, modify)), None
+
+
 def judged_calls(machine: str) -> dict[int, str]:
     table = numbers(machine)
     return {table[name]: name for name, _argument, _mask in NOTIFY_CREATES if name in table}
@@ -142,8 +160,10 @@ def judged_calls(machine: str) -> dict[int, str]:
 def launch_operations(operations: tuple[Operation, ...]) -> tuple[tuple[int, bytes, bytes, int], ...]:
     packed: list[tuple[int, bytes, bytes, int]] = []
     bound: list[str] = []
+    made: set[str] = set()
     for each in operations:
-        content = system_file(each) if not _below_any(each.path, bound) else None
+        fresh = not _below_any(each.path, bound)
+        content = system_file(each) if fresh else None
         if content is not None:
             packed.append((root.COPY, os.fsencode(each.path), content, 0))
             continue
@@ -155,9 +175,32 @@ def launch_operations(operations: tuple[Operation, ...]) -> tuple[tuple[int, byt
             | (root.NOEXEC if each.noexec else 0)
             | (root.OPTIONAL if each.optional else 0)
             | (root.IS_LINK if each.is_link else 0)
+            | (root.FRESH if fresh and made_above(each.path, made) else 0)
+            | (root.SYSTEM if only_roots_own(each.source or each.path) else 0)
         )
+        made.add(each.path)
         packed.append((CODES[each.op], os.fsencode(each.path), os.fsencode(each.source), attributes))
     return tuple(packed)
+
+
+def made_above(path: str, made: set[str]) -> bool:
+    """Was the folder of `path` made by an earlier operation, and `path` itself by none?"""
+    return os.path.dirname(path) in made and path not in made
+
+
+def only_roots_own(path: str) -> bool:
+    """Is every folder on the way root's, and writable for nobody else? Then no symlink can be put there meanwhile."""
+    folder = os.path.dirname(path)
+    while True:
+        try:
+            found = os.lstat(folder)
+        except OSError:
+            return False
+        if found.st_uid != 0 or found.st_mode & 0o022 or not stat.S_ISDIR(found.st_mode):
+            return False
+        if folder == "/":
+            return True
+        folder = os.path.dirname(folder)
 
 
 def _below_any(path: str, folders: list[str]) -> bool:
@@ -232,6 +275,12 @@ def launch_landlock(profile: EffectiveProfile, plan: Plan, capabilities: Capabil
     return (fs, 0, scopes, 0, paths, ())
 
 
+def private_tmp_access(profile: EffectiveProfile, abi: int) -> int:
+    """Everything, as on the private /tmp that a mount namespace gives."""
+    execute = landlock.FS_RIGHTS["EXECUTE"][1]
+    return landlock.handled(abi)[0] & ~(execute if profile.exec is not None else 0)
+
+
 def limit_values(profile: EffectiveProfile) -> dict[str, object]:
     limits = profile.limits
     named = {name: getattr(limits, name) for name in limits.__slots__}
@@ -250,7 +299,9 @@ def account(profile: EffectiveProfile, plan: Plan, capabilities: Capabilities) -
         found["processes"] = Applied(True, True, "own pid namespace")
     else:
         found["filesystem"] = Applied(True, abi >= 3 and not plan.refusals, f"Landlock ABI {abi}; names stay visible")
-        words = "no pid namespace: a process could outlive sbx if sbx is killed"
+        words = "no pid namespace: the tree is followed and killed at its end, other processes stay visible"
+        if abi < 6:
+            words += f", and Landlock ABI {abi} does not keep it from signalling them"
         found["processes"] = Applied(True, False, words)
     if profile.exec is not None:
         found["exec"] = Applied(True, abi > 0, f"Landlock ABI {abi} and noexec mounts" if abi > 0 else "noexec mounts")

@@ -7,14 +7,14 @@ from typing import Any
 
 from sbx.errors import SbxError, UsageError
 from sbx.launch import store
-from sbx.launch.main import environ_bytes
+from sbx.launch.bundle import write_bundle
 from sbx.supervise.compile import compile_run, working_directory
 from sbx.supervise.execute import Done, execute, finish, record_failure
 
 
 def command(options: dict[str, Any], words: list[str]) -> int:
     """The whole run, from the options as given. Raises SbxError only before anything was started."""
-    environ = environ_bytes()
+    environ = dict(os.environb)
     try:
         if not words:
             raise UsageError("no command to run", remedy="write it after the options: sbx run -- make -j4")
@@ -22,7 +22,8 @@ def command(options: dict[str, Any], words: list[str]) -> int:
         compiled = compile_run(options, cwd=cwd, environ=dict(os.environ))
         if compiled.dependencies is not None:
             key = store.make_key(options, os.getcwdb(), environ)
-            store.save(key, compiled.dependencies, dict(compiled.prepared), environ)
+            if store.save(key, compiled.dependencies, dict(compiled.prepared), environ):
+                write_bundle(environ)
         done = execute(compiled.prepared, options, words, environ)
     except SbxError as error:
         record_failure(error, options, words)

@@ -7,8 +7,9 @@ nobody here uses). The two classes below are all that is needed of it.
 from __future__ import annotations
 
 import _ctypes
-import os
 import sys
+
+from sbx.kernel import system as os  # not `os`: it costs a millisecond
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
@@ -106,6 +107,11 @@ def supported_machine() -> bool:
 
 def names_of(calls: Sequence[str]) -> tuple[int, ...]:
     return tuple(NUMBERS[call] for call in calls)
+
+
+def address_of(data: bytes) -> int:
+    """Where the bytes are, for a structure that points to them. They must be kept alive by the caller."""
+    return int.from_bytes(bytes(memoryview(c_char_p(data)).cast("B")), "little")  # type: ignore[arg-type]
 
 
 def fill(address: int, size: int) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
+from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.kernel.call import MACHINE, NUMBERS, copy, fill, syscall
 
 assert sys.platform == "linux"  # for type checkers on other platforms
@@ -70,11 +70,13 @@ def drop_capabilities() -> None:
         prctl(PR_SET_SECUREBITS, SECUREBITS_LOCKED_DOWN)
     except OSError:
         pass  # without CAP_SETPCAP there is nothing to lock: the sets below are empty already
-    for capability in range(64):
-        try:
-            prctl(PR_CAPBSET_DROP, capability)
-        except OSError:
-            break  # EINVAL: past the last one; EPERM: not ours to drop
+    if os.geteuid() == 0:
+        # For anybody else the bounding set bounds nothing: without new privileges an exec gains none.
+        for capability in range(64):
+            try:
+                prctl(PR_CAPBSET_DROP, capability)
+            except OSError:
+                break  # EINVAL: past the last one; EPERM: not ours to drop
     try:
         prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     except OSError:
@@ -135,8 +137,8 @@ def hide_arguments(title: bytes = b"sbx") -> None:
     finally:
         os.close(descriptor)
     fields = text[text.rindex(b")") + 2 :].split()  # the name may contain spaces and parentheses; field 3 comes next
-    arg_start, arg_end, env_start, env_end = (int(field) for field in fields[45:49])
-    for start, end, content in ((arg_start, arg_end, title), (env_start, env_end, b"")):
-        if start and end > start:
-            fill(start, end - start)
-            copy(start, content[: end - start - 1])
+    arg_start, arg_end, _env_start, env_end = (int(field) for field in fields[45:49])
+    if arg_start and arg_end > arg_start:
+        # The strings lie next to each other, arguments first.
+        fill(arg_start, max(arg_end, env_end) - arg_start)
+        copy(arg_start, title[: arg_end - arg_start - 1])

@@ -8,7 +8,7 @@ import sys
 
 assert sys.platform == "linux"
 
-from sbx.kernel.call import NUMBERS, Buffer, syscall
+from sbx.kernel.call import NUMBERS, Buffer, address_of, syscall
 
 SECCOMP_SET_MODE_FILTER = 1
 SECCOMP_GET_ACTION_AVAIL = 2
@@ -28,10 +28,8 @@ _MODE_FILTER = 2
 
 def install(program: bytes, flags: int = 0) -> int:
     """Put this thread under the filter; needs no_new_privs. The listener's descriptor if one was asked for, else 0."""
-    code = Buffer(len(program))
-    code.write(program)
     # struct sock_fprog: u16 count, padding, pointer
-    fprog = (len(program) // 8).to_bytes(8, "little") + code.address.to_bytes(8, "little")
+    fprog = (len(program) // 8).to_bytes(8, "little") + address_of(program).to_bytes(8, "little")
     try:
         return syscall("seccomp", NUMBERS["seccomp"], "llz", SECCOMP_SET_MODE_FILTER, flags, fprog)
     except OSError as error:

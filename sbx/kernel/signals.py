@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 else:
     import _signal
 
-SIG_BLOCK, SIG_SETMASK = _signal.SIG_BLOCK, _signal.SIG_SETMASK
+SIG_BLOCK, SIG_UNBLOCK, SIG_SETMASK = _signal.SIG_BLOCK, _signal.SIG_UNBLOCK, _signal.SIG_SETMASK
 SIG_DFL, SIG_IGN = _signal.SIG_DFL, _signal.SIG_IGN
 getsignal = _signal.getsignal
 pthread_sigmask = _signal.pthread_sigmask
 signal = _signal.signal
+sigpending = _signal.sigpending

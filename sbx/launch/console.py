@@ -1,9 +1,78 @@
-"""What the `sbx` command runs (see console.sh): put the installation on the path and go."""
+"""What the `sbx` command runs (see console.sh): the hot path's modules from one file where there is one (see bundle).
 
+Everything here is paid at every start, so it uses nothing but built-in modules, and no function it can do without.
+"""
+
+import gc
+import marshal
+import posix
 import sys
 
-sys.path.append(__file__[: -len("/sbx/launch/console.py")].replace("/bin/../", "/"))
+gc.disable()  # a start makes many small things and drops none
+package = __file__[: __file__.rindex("/launch/")].replace("/bin/../", "/")  # also where this is the compiled file
+sys.path.append(package[: package.rindex("/")])
 
-from sbx.__main__ import main
 
-main()
+class Later:
+    """Modules of the bundle that only some runs need: found by the import system, but not on the disk."""
+
+    def __init__(self, names, data):
+        self.names, self.data, self.rows = names, data, {}
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.names:
+            return None
+        self.rows = self.rows or marshal.loads(self.data)
+        return sys.modules["_frozen_importlib"].ModuleSpec(name, self, origin=self.rows[name][1])
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        _name, module.__file__, _is_package, code = self.rows[module.__name__]
+        exec(code, module.__dict__)
+
+
+def load_bundle():
+    home = posix.environ.get(b"XDG_CACHE_HOME") or posix.environ.get(b"HOME", b"") + b"/.cache"
+    folder = home + b"/sbx/plans"
+    try:
+        above = posix.lstat(folder)
+        file = posix.open(folder + b"/hot-path", posix.O_RDONLY | posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        found = posix.fstat(file)
+        user = posix.geteuid()
+        if above.st_uid != user or above.st_mode & 0o170077 != 0o040000:
+            return
+        if found.st_uid != user or found.st_mode & 0o170022 != 0o100000:
+            return
+        data = posix.read(file, found.st_size)
+        stamp, rows, later_names, later = marshal.loads(data)
+        now = [sys.implementation.cache_tag, sys.hexversion, package]
+        for name in ("launch", "kernel", "model", "version.py"):
+            status = posix.stat(package + "/" + name)
+            now += [status.st_mtime_ns, status.st_ino]
+        if stamp != tuple(now):
+            return
+    except (OSError, ValueError, EOFError, TypeError):
+        return
+    finally:
+        posix.close(file)
+    modules = sys.modules
+    for name, origin, is_package, code in rows:
+        module = modules[name] = type(sys)(name)
+        module.__file__ = origin
+        module.__package__ = name if is_package else name.rpartition(".")[0]
+        if is_package:
+            module.__path__ = [origin[: origin.rindex("/")]]
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(modules[parent], child, module)
+        exec(code, module.__dict__)
+    sys.meta_path.insert(0, Later(later_names, later))
+
+
+load_bundle()
+__import__("sbx.__main__").__main__.main()

@@ -14,9 +14,12 @@ for package in "$bin"/../lib/python3*/site-packages/sbx "$bin"/../lib/python3*/d
   [ -f "$package/launch/console.py" ] || continue
   version=${package%/*/sbx}
   version=${version##*/}
+  start=$package/launch/console.py
+  compiled=$package/launch/__pycache__/console.cpython-3${version#python3.}.pyc
+  [ -f "$compiled" ] && start=$compiled
   for python in "$bin/$version" "$bin/python3"; do
-    [ -x "$python" ] && exec "$python" -IS "$package/launch/console.py" "$@"
+    [ -x "$python" ] && exec "$python" -IS "$start" "$@"
   done
-  exec "$version" -IS "$package/launch/console.py" "$@"
+  exec "$version" -IS "$start" "$@"
 done
 exec "$bin/python3" -m sbx "$@" # an editable installation

@@ -6,9 +6,9 @@ PWD, the proxy), names written out, values that were set. Everything is bytes: a
 
 from __future__ import annotations
 
-import os
 import sys
 
+from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.launch.redact import is_sensitive
 from sbx.model.glob import match_name, parse
 

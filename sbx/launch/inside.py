@@ -9,11 +9,11 @@ that it has no handler for.
 from __future__ import annotations
 
 import marshal
-import os
 import select
 import sys
 
 from sbx.kernel import landlock, process, seccomp, signals
+from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.kernel.call import MACHINE, NUMBERS, syscall
 from sbx.launch.root import Root, SetupStep
 
@@ -30,61 +30,81 @@ STARTED, FAILED, EXEC_FAILED, STOPPED, EXITED = 1, 2, 3, 4, 5
 
 # From the supervisor: continue the command, and let it have the terminal.
 CONTINUE_WITH_TERMINAL = 40  # a real-time signal that nobody else uses
+KILL_EVERYTHING = 41  # to a keeper; pid 1 of a namespace gets SIGKILL
 
 FORWARDED = (1, 2, 3, 10, 12, 15, 28)  # HUP INT QUIT USR1 USR2 TERM WINCH
-SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGXFSZ = (
-    9, 13, 15, 17, 18, 19, 20, 21, 22, 25,
+SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGXFSZ = (
+    1, 2, 9, 13, 15, 17, 18, 19, 20, 21, 22, 25,
 )  # fmt: skip
 
 ENOEXEC = 8
 SETUID_REFUSED = 10_000  # beyond every errno: the command is a set-user-ID program
-WUNTRACED_WALL = os.WUNTRACED | 0x40000000 if hasattr(os, "WUNTRACED") else 0
+WALL = 0x40000000
+WUNTRACED_WALL = os.WUNTRACED | WALL
 _SOCKET = 198 if MACHINE == "aarch64" else 41
 
 
-def live_inside(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> NoReturn:
-    """Never returns: the process ends here, whatever happens."""
+def live_inside(
+    launch: Launch, run: Run, status_fd: int, parent_fd: int, set_up: Any = None, supervise: Any = None
+) -> NoReturn:
+    """Never returns: the process ends here, whatever happens. The library's launcher brings its own `set_up` and
+    `supervise` (see template)."""
     try:
+        # A group of its own: what the terminal or the shell sends to sbx's group arrives once, through the supervisor.
+        os.setpgid(0, 0)
         try:
-            _set_up(launch, run, status_fd, parent_fd)
-        except SetupStep as step:
-            _tell(status_fd, (FAILED, *step.args))
+            if not launch["namespaces"]:
+                _keep(launch, run, status_fd, parent_fd)
+            (set_up or _set_up)(launch, run, status_fd, parent_fd)
+        except SetupStep as failed:
+            tell(status_fd, (FAILED, *failed.args))
         except OSError as error:
-            _tell(status_fd, (FAILED, "set up the sandbox", error.errno or 0, str(error), b""))
+            tell(status_fd, (FAILED, "set up the sandbox", error.errno or 0, str(error), b""))
         else:
-            _supervise(launch, run, status_fd)
+            (supervise or _supervise)(launch, run, status_fd)
     except BaseException as error:  # a bug must not become a hanging or a running child
-        _tell(status_fd, (FAILED, "set up the sandbox", 0, f"{type(error).__name__}: {error}", b""))
+        tell(status_fd, (FAILED, "set up the sandbox", 0, f"{type(error).__name__}: {error}", b""))
     finally:
         os._exit(125)
 
 
+def _keep(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> NoReturn:
+    from sbx.launch import keeper
+
+    keeper.set_up(launch, run, status_fd, parent_fd)
+    keeper.Keeper(launch, run, status_fd, parent_fd).live()
+
+
 def _set_up(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> None:
-    _die_with_parent(parent_fd)
-    _step("hide the caller's arguments", process.hide_arguments)
-    if launch["namespaces"]:
-        _map_ids(launch)
-        if launch["loopback"]:
-            _loopback()
-        if run["channel"] >= 0:
-            _offer_listener(run["channel"], launch["proxy_port"])
-        root = Root(launch["staging"], restrict_proc=launch["restrict_proc"])
-        root.build(launch["operations"])
-        root.enter()
-    _step("enter the working directory", os.chdir, launch["cwd"])
-    _descriptors(run, status_fd)
-    _limits(run)
+    die_with_parent(parent_fd)
+    step("hide the caller's arguments", process.hide_arguments)
+    map_ids(launch)
+    if launch["loopback"]:
+        loopback_up()
+    if run["channel"] >= 0:
+        offer_listener(run["channel"], launch["proxy_port"])
+    root = Root(launch["staging"], restrict_proc=launch["restrict_proc"])
+    root.build(launch["operations"])
+    root.enter()
+    confine(launch, run, status_fd)
+
+
+def confine(launch: Launch, run: Run, status_fd: int) -> None:
+    """The rest of the set-up, once this process stands in its private root: nothing can be gained back after it."""
+    step("enter the working directory", os.chdir, launch["cwd"])
+    descriptors(run, (status_fd,))
+    limits(run)
     process.drop_capabilities()
     process.no_new_privs()
     process.prctl(process.PR_SET_DUMPABLE, 0)
     process.prctl(process.PR_SET_PDEATHSIG, SIGKILL)  # again: a change of credentials clears it
     if launch["landlock"] is not None:
-        _landlock(launch["landlock"])
+        landlock_rules(launch["landlock"])
     if launch["seccomp"] and launch["future"] is None:
-        _step("install the system call filter", seccomp.install, launch["seccomp"])
+        step("install the system call filter", seccomp.install, launch["seccomp"])
 
 
-def _die_with_parent(parent_fd: int) -> None:
+def die_with_parent(parent_fd: int) -> None:
     process.prctl(process.PR_SET_PDEATHSIG, SIGKILL)
     poll = select.poll()
     poll.register(parent_fd, select.POLLIN)
@@ -92,7 +112,7 @@ def _die_with_parent(parent_fd: int) -> None:
         os._exit(125)
 
 
-def _step(words: str, function: Any, *arguments: Any) -> None:
+def step(words: str, function: Any, *arguments: Any) -> None:
     try:
         function(*arguments)
     except OSError as error:
@@ -100,11 +120,11 @@ def _step(words: str, function: Any, *arguments: Any) -> None:
         raise SetupStep(words, error.errno or 0, str(error), subject[:4096]) from None
 
 
-def _map_ids(launch: Launch) -> None:
+def map_ids(launch: Launch) -> None:
     """Inside, the user is who they are outside; nobody else exists."""
     uid, gid = launch["uid"], launch["gid"]
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-        _step(f"write /proc/self/{name}", _write, f"/proc/self/{name}", text.encode())
+        step(f"write /proc/self/{name}", _write, f"/proc/self/{name}", text.encode())
 
 
 def _write(path: str, data: bytes) -> None:
@@ -115,7 +135,7 @@ def _write(path: str, data: bytes) -> None:
         os.close(descriptor)
 
 
-def _loopback() -> None:
+def loopback_up() -> None:
     try:
         probe = syscall("socket", _SOCKET, "lll", 2, 2 | os.O_CLOEXEC, 0)  # AF_INET, SOCK_DGRAM
         process.network_loopback_up(probe)
@@ -124,7 +144,7 @@ def _loopback() -> None:
         raise SetupStep("bring the loopback interface up", error.errno or 0, str(error), b"lo") from None
 
 
-def _offer_listener(channel: int, port: int) -> None:
+def offer_listener(channel: int, port: int) -> None:
     """A listening socket of this network namespace, for the proxy outside."""
     import _socket  # imported before, by start: here it costs nothing
 
@@ -141,7 +161,7 @@ def _offer_listener(channel: int, port: int) -> None:
         raise SetupStep("offer the proxy its socket", error.errno or 0, str(error), b"") from None
 
 
-def _descriptors(run: Run, status_fd: int) -> None:
+def descriptors(run: Run, ours: tuple[int, ...]) -> None:
     """0, 1 and 2 become the command's; beyond them only make's jobserver survives the exec."""
     for number, descriptor in enumerate(run["streams"]):
         if descriptor != number:
@@ -149,13 +169,13 @@ def _descriptors(run: Run, status_fd: int) -> None:
         else:
             os.set_inheritable(number, True)
     kept = tuple(descriptor for descriptor in run["keep"] if descriptor > 2)
-    ours = (status_fd, run["terminal"]) if run["terminal"] >= 0 else (status_fd,)
-    process.close_from(3, (*ours, *kept))
+    terminal = (run["terminal"],) if run["terminal"] >= 0 else ()
+    process.close_from(3, (*ours, *terminal, *kept))
     for descriptor in kept:
         os.set_inheritable(descriptor, True)
 
 
-def _limits(run: Run) -> None:
+def limits(run: Run) -> None:
     if not run["rlimits"]:
         return
     for resource, soft, hard in run["rlimits"]:
@@ -166,11 +186,11 @@ def _limits(run: Run) -> None:
             raise SetupStep(f"set resource limit {resource}", error.errno or 0, str(error), b"") from None
 
 
-def _landlock(plan: tuple[Any, ...]) -> None:
+def landlock_rules(plan: tuple[Any, ...], more: tuple[tuple[bytes, int, bool], ...] = ()) -> None:
     fs, net, scoped, flags, paths, ports = plan
     try:
         ruleset = landlock.create_ruleset(fs, net, scoped)
-        for path, access, optional in paths:
+        for path, access, optional in (*paths, *more):
             try:
                 place = os.open(path, os.O_PATH | os.O_CLOEXEC)
             except OSError:
@@ -199,23 +219,35 @@ def _supervise(launch: Launch, run: Run, status_fd: int) -> None:
         return
     _forward_signals(command, run["terminal"])
     if run["terminal"] >= 0 and run["foreground"]:
-        _give_terminal(run["terminal"], command)
-    _let_go_of_streams()
-    _tell(status_fd, (STARTED, command))
+        give_terminal(run["terminal"], command)
+    let_go_of_streams()
+    tell(status_fd, (STARTED, command))
     while True:
         pid, status, usage = os.wait4(-1, WUNTRACED_WALL)
         if pid == command:
-            _command_changed(status, usage, status_fd)
+            _command_changed(command, run, status, usage, status_fd)
 
 
-def _command_changed(status: int, usage: Any, status_fd: int) -> None:
+def _command_changed(command: int, run: Run, status: int, usage: Any, status_fd: int) -> None:
     if os.WIFSTOPPED(status):
-        _tell(status_fd, (STOPPED, os.WSTOPSIG(status)))
+        command_stopped(command, run, os.WSTOPSIG(status), status_fd)
         return
     # What it waited for counts as its own; what outlived it is killed with this process and not counted.
     total = os.times()
-    _tell(status_fd, (EXITED, status, total.children_user, total.children_system, usage.ru_maxrss))
+    tell(status_fd, (EXITED, status, total.children_user, total.children_system, usage.ru_maxrss))
     os._exit(0)
+
+
+def command_stopped(command: int, run: Run, number: int, status_fd: int) -> None:
+    """It was quicker to ask for the terminal than we were to hand it over, or the caller has to decide."""
+    try:
+        has_terminal = run["terminal"] >= 0 and os.tcgetpgrp(run["terminal"]) == command
+    except OSError:
+        has_terminal = False
+    if number in (SIGTTIN, SIGTTOU) and has_terminal:
+        send_group(command, SIGCONT)
+    else:
+        tell(status_fd, (STOPPED, number, has_terminal))
 
 
 def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
@@ -225,44 +257,37 @@ def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
 
     judge, calls = launch["future"]  # type: ignore[misc]
 
-    def prepare() -> None:
-        if run["terminal"] >= 0:
-            os.setpgid(0, 0)
-        else:
-            os.setsid()
-        signals.signal(SIGPIPE, signals.SIG_DFL)
-        signals.signal(SIGXFSZ, signals.SIG_DFL)
-        signals.pthread_sigmask(signals.SIG_SETMASK, ())
-
     def failed(error: OSError) -> None:
-        _tell(status_fd, (FAILED, "install the system call filter", error.errno or 0, str(error), b""))
+        tell(status_fd, (FAILED, "install the system call filter", error.errno or 0, str(error), b""))
 
     # Blocked before the fork: a command that ends at once must not end unheard.
     heard = tuple(number for number in FORWARDED if signals.getsignal(number) != signals.SIG_IGN)
     heard = (*heard, SIGCHLD, SIGCONT, SIGTSTP, CONTINUE_WITH_TERMINAL)
     signals.pthread_sigmask(signals.SIG_BLOCK, {*heard, SIGTTOU, SIGTTIN})
-    command, listener = spawn_listened(launch["seccomp"], prepare, lambda: _execute(run, status_fd), failed)
+    command, listener = spawn_listened(
+        launch["seccomp"], lambda: lead_group(run), lambda: execute(run, status_fd), failed
+    )
     if run["terminal"] >= 0 and run["foreground"]:
-        _give_terminal(run["terminal"], command)
-    _let_go_of_streams()
-    _tell(status_fd, (STARTED, command))
+        give_terminal(run["terminal"], command)
+    let_go_of_streams()
+    tell(status_fd, (STARTED, command))
 
     def on_signal(number: int) -> None:
         if number == SIGCHLD:
-            _reap(command, status_fd)
+            _reap(command, run, status_fd)
         elif number == SIGTSTP:
-            _send_group(command, SIGSTOP)
+            send_group(command, SIGSTOP)
         elif number == CONTINUE_WITH_TERMINAL:
             if run["terminal"] >= 0:
-                _give_terminal(run["terminal"], command)
-            _send_group(command, SIGCONT)
+                give_terminal(run["terminal"], command)
+            send_group(command, SIGCONT)
         else:
-            _send_group(command, number)
+            send_group(command, number)
 
     Serving(listener, Names(judge, listener), calls).loop(heard, on_signal)
 
 
-def _reap(command: int, status_fd: int) -> None:
+def _reap(command: int, run: Run, status_fd: int) -> None:
     while True:
         try:
             pid, status, usage = os.wait4(-1, WUNTRACED_WALL | os.WNOHANG)
@@ -271,32 +296,48 @@ def _reap(command: int, status_fd: int) -> None:
         if pid == 0:
             return
         if pid == command:
-            _command_changed(status, usage, status_fd)
+            _command_changed(command, run, status, usage, status_fd)
 
 
-def _send_group(command: int, number: int) -> None:
+def send_group(command: int, number: int) -> None:
     try:
         os.killpg(command, number)
     except OSError:
         pass  # the group is gone; the status follows
 
 
-def _execute(run: Run, status_fd: int) -> None:
+def lead_group(run: Run) -> None:
+    """The forked child: its own process group, and its own session unless it shares the terminal; signals as at the
+    start of any program. Python's handler for SIGINT would make an exit of what must be a death by signal."""
+    if run["terminal"] >= 0:
+        os.setpgid(0, 0)
+    else:
+        os.setsid()
+    for number in (SIGPIPE, SIGXFSZ, SIGINT):
+        if number != SIGINT or signals.getsignal(number) != signals.SIG_IGN:
+            signals.signal(number, signals.SIG_DFL)
+    signals.pthread_sigmask(signals.SIG_SETMASK, ())
+
+
+def execute(run: Run, status_fd: int) -> None:
     """Become the command; comes back only to tell why not, and then ends."""
     failure = OSError(2, "not found")
     for path in run["candidates"]:
         try:
-            if os.stat(path).st_mode & 0o6000:
-                raise OSError(SETUID_REFUSED, "set-user-ID or set-group-ID program", path)
-            os.execve(path, run["argv"], run["env"])
+            refuse_setuid(path)
+            try:
+                os.execve(path, run["argv"], run["env"])
+            except OSError as error:
+                if error.errno != ENOEXEC:
+                    raise
+            # A script without a #! line: the shell runs it, as execvp would have it.
+            os.execve(b"/bin/sh", (b"sh", path, *run["argv"][1:]), run["env"])
         except OSError as error:
-            if error.errno == ENOEXEC:
-                os.execve(b"/bin/sh", (b"sh", path, *run["argv"][1:]), run["env"])
             if failure.errno in (2, 20) or error.errno not in (2, 20):
                 failure = error
             if error.errno not in (2, 13, 20):
                 break
-    _tell(status_fd, (EXEC_FAILED, failure.errno or 0, failure.strerror or ""))
+    tell(status_fd, (EXEC_FAILED, failure.errno or 0, failure.strerror or ""))
     os._exit(125)
 
 
@@ -318,13 +359,18 @@ def _spawn(run: Run, status_fd: int) -> int:
             if error.errno not in (2, 13, 20):
                 break
     code = failure.errno if failure is not None else 2
-    _tell(status_fd, (EXEC_FAILED, code or 0, failure.strerror if failure is not None else ""))
+    tell(status_fd, (EXEC_FAILED, code or 0, failure.strerror if failure is not None else ""))
     return 0
 
 
-def _spawn_one(path: bytes, argv: tuple[bytes, ...], env: dict[bytes, bytes], options: dict[str, Any]) -> int:
-    if os.stat(path).st_mode & 0o6000:
+def refuse_setuid(path: bytes) -> None:
+    mode = os.stat(path).st_mode
+    if mode & 0o6000 and mode & 0o170000 == 0o100000:
         raise OSError(SETUID_REFUSED, "set-user-ID or set-group-ID program", path)
+
+
+def _spawn_one(path: bytes, argv: tuple[bytes, ...], env: dict[bytes, bytes], options: dict[str, Any]) -> int:
+    refuse_setuid(path)
     try:
         return os.posix_spawn(path, argv, env, **options)
     except OSError as error:
@@ -336,7 +382,7 @@ def _spawn_one(path: bytes, argv: tuple[bytes, ...], env: dict[bytes, bytes], op
 
 def _forward_signals(command: int, terminal: int) -> None:
     def forward(number: int, _frame: object) -> None:
-        _send_group(command, number)
+        send_group(command, number)
 
     def stop(_number: int, _frame: object) -> None:
         # Not SIGTSTP: a process group without a parent in its session ignores it.
@@ -344,7 +390,7 @@ def _forward_signals(command: int, terminal: int) -> None:
 
     def resume(_number: int, _frame: object) -> None:
         if terminal >= 0:
-            _give_terminal(terminal, command)
+            give_terminal(terminal, command)
         forward(SIGCONT, None)
 
     for number in FORWARDED:
@@ -356,14 +402,14 @@ def _forward_signals(command: int, terminal: int) -> None:
     signals.pthread_sigmask(signals.SIG_SETMASK, {SIGTTOU, SIGTTIN})
 
 
-def _give_terminal(terminal: int, command: int) -> None:
+def give_terminal(terminal: int, command: int) -> None:
     try:
         os.tcsetpgrp(terminal, command)
     except OSError:
         pass  # the terminal is gone, or no longer ours: the command will find out by itself
 
 
-def _let_go_of_streams() -> None:
+def let_go_of_streams() -> None:
     """Whoever reads the command's output must see its end when the command closes it, not when this process ends."""
     nowhere = os.open(b"/dev/null", os.O_RDWR | os.O_CLOEXEC)
     for number in (0, 1, 2):
@@ -371,9 +417,13 @@ def _let_go_of_streams() -> None:
     os.close(nowhere)
 
 
-def _tell(status_fd: int, message: tuple[Any, ...]) -> None:
+def write_message(status_fd: int, message: tuple[Any, ...]) -> None:
     data = marshal.dumps(message)
+    os.write(status_fd, len(data).to_bytes(4, "little") + data)
+
+
+def tell(status_fd: int, message: tuple[Any, ...]) -> None:
     try:
-        os.write(status_fd, len(data).to_bytes(4, "little") + data)
+        write_message(status_fd, message)
     except OSError:
         os._exit(125)  # nobody listens any more: the supervisor is gone, and so must be everything here

@@ -6,13 +6,14 @@ store keeps; `perform` adds what differs from call to call.
 
 from __future__ import annotations
 
-import os
 import sys
 
 from sbx.errors import SetupFailed, UsageError
 from sbx.kernel import signals
+from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.launch import wait
 from sbx.launch.environment import build_environment, jobserver_descriptors
+from sbx.launch.inside import KILL_EVERYTHING, SIGKILL
 from sbx.launch.rlimits import clamp
 from sbx.launch.start import start
 
@@ -117,10 +118,21 @@ def with_options(rules: tuple[Any, ...], extra: tuple[str, ...], env_all: bool) 
     return (passed, values, secret, pass_all or env_all)
 
 
+def choose_private_tmp() -> bytes:
+    """The name of a directory to be made, where there is no mount namespace to have a /tmp of its own in."""
+    for folder in (b"/tmp", b"/var/tmp", b"/dev/shm"):
+        if os.access(folder, os.W_OK | os.X_OK):
+            return b"%s/sbx-%d-%s" % (folder, os.geteuid(), os.urandom(8).hex().encode())
+    return b""
+
+
 def make_run(prepared: Prepared, request: Request) -> Run:
     inside = {b"PWD": prepared["launch"]["cwd"]}
     if prepared["launch"]["namespaces"]:
         inside[b"TMPDIR"] = b"/tmp"  # private, and there; the caller's may be neither
+    private_tmp = choose_private_tmp() if prepared["launch"]["private_tmp_access"] else b""
+    if private_tmp:
+        inside[b"TMPDIR"] = private_tmp
     rules = with_options(prepared["env"], request["extra_env"], request["env_all"])
     env = build_environment(rules, request["environ"], inside)
     argv = tuple(os.fsencode(word) for word in request["command"])
@@ -135,6 +147,7 @@ def make_run(prepared: Prepared, request: Request) -> Run:
         "terminal": terminal,
         "foreground": foreground,
         "cgroup_fd": -1,
+        "private_tmp": private_tmp,
         "channel": -1,
     }
 
@@ -148,7 +161,8 @@ def perform(
     if terminal >= 0:
         run["terminal"] = terminal = os.dup(terminal)  # close-on-exec, and not one of the command's own three
     signal_fd, mask = wait.open_signal_fd(wait.watched_signals())
-    saved = _terminal_settings(terminal) if run["foreground"] else None
+    saved = _terminal_settings(terminal) if terminal >= 0 else None
+    outcome: Outcome | None = None
     try:
         pid, status_fd = start(prepared["launch"], run)
         if streams is not None:
@@ -161,13 +175,16 @@ def perform(
             wall_s=limits.get("wall_s"),
             grace_s=limits.get("grace_s", 5.0),
             terminal=terminal,
+            foreground=run["foreground"],
             pumps=(*(() if streams is None else streams.pumps), *(() if proxy is None else proxy.pumps())),
             watch=watch,
+            kill_signal=SIGKILL if prepared["launch"]["namespaces"] else KILL_EVERYTHING,
         )
         outcome = supervisor.run(signal_fd)
     finally:
         if terminal >= 0:
-            _take_back(terminal, saved)
+            succeeded = outcome is not None and outcome["status"] == 0
+            _take_back(terminal, None if succeeded else saved)
             os.close(terminal)
         os.close(signal_fd)
         signals.pthread_sigmask(signals.SIG_SETMASK, mask)
@@ -184,7 +201,8 @@ def _terminal_settings(terminal: int) -> Any:
 
 
 def _take_back(terminal: int, saved: Any) -> None:
-    """The caller's job is in the foreground again, if the command's dead group still is."""
+    """The caller's job is in the foreground again, if the command's dead group still is, and so are its settings: only
+    a command that succeeded (stty) may leave others behind."""
     try:
         group = os.tcgetpgrp(terminal)
     except OSError:
@@ -202,7 +220,7 @@ def _take_back(terminal: int, saved: Any) -> None:
 
         blocked = signals.pthread_sigmask(signals.SIG_BLOCK, {22})  # SIGTTOU
         try:
-            if termios.tcgetattr(terminal)[3] & termios.ICANON != saved[3] & termios.ICANON:
+            if termios.tcgetattr(terminal)[:4] != saved[:4]:
                 termios.tcsetattr(terminal, termios.TCSADRAIN, saved)  # it died in raw mode
         except termios.error:
             pass

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 TMPFS, PROC, DEV, SKELETON, SYMLINK, BIND_RO, BIND_RW, MASK, MAKE_DIR, PIN, COPY = range(11)
 
 IS_DIR, LISTABLE, NOEXEC, OPTIONAL, IS_LINK = 1, 2, 4, 8, 16
+SYSTEM = 32  # the source lies in folders that only root can change: no symlink can appear on the way
+FRESH = 64  # the target is made here, in our own tmpfs: nothing can be there yet
 
 DEVICE_NODES = (b"null", b"zero", b"full", b"random", b"urandom", b"tty")
 DEVICE_LINKS = (
@@ -143,11 +145,8 @@ class Root:
     def _apply(self, code: int, path: bytes, source: bytes, attributes: int) -> None:
         target = self.staging + path if path != b"/" else self.staging
         if code in (BIND_RO, BIND_RW, PIN):
-            tree = _clone_tree(source or path, attributes & IS_LINK)
-            self._mount_point(target, attributes & IS_DIR)
-            self._attach(tree, target, _wanted(code, attributes), attributes & IS_LINK)
+            self._bind(target, source or path, attributes, _wanted(code, attributes))
         elif code == COPY:
-            self._directory(target.rpartition(b"/")[0])
             descriptor = os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | os.O_EXCL, 0o444)
             os.write(descriptor, source)
             os.close(descriptor)
@@ -170,6 +169,29 @@ class Root:
             self._proc(target)
         elif code == DEV:
             self._dev(target)
+
+    def _bind(self, target: bytes, source: bytes, attributes: int, wanted: int) -> None:
+        is_link = attributes & IS_LINK
+        tree = _clone_system(source) if attributes & SYSTEM and not is_link else _clone_tree(source, is_link)
+        if not attributes & FRESH:
+            self._mount_point(target, attributes & IS_DIR)
+            self._attach(tree, target, wanted, is_link)
+            return
+        if attributes & IS_DIR:
+            os.mkdir(target, 0o755)
+        else:
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | os.O_EXCL, 0o444))
+        self._attach_fresh(tree, target, wanted)
+
+    def _attach_fresh(self, tree: int, target: bytes, wanted: int) -> None:
+        """On a place of our own: by its path, since nothing else can be there."""
+        try:
+            restricted = not wanted or _restrict(tree, wanted)
+            mounts.move_mount_to(tree, target)
+        finally:
+            os.close(tree)
+        if not restricted:
+            _remount_each(target, wanted)
 
     def _attach(self, tree: int, target: bytes, wanted: int, is_link: int = 0) -> None:
         """Mount the detached tree on `target`, restricted before it can be reached where the kernel allows that."""
@@ -259,7 +281,7 @@ class Root:
                 continue  # a container without it: the command sees the same absence
             place = target + b"/" + name
             os.close(os.open(place, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o444))
-            self._attach(tree, place, 0)
+            self._attach_fresh(tree, place, 0)
         for name, text in DEVICE_LINKS:
             os.symlink(text, target + b"/" + name)
         os.mkdir(target + b"/pts", 0o755)
@@ -303,6 +325,11 @@ def _clone_tree(source: bytes, is_link: int = 0) -> int:
         return mounts.open_tree(location, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE)
     finally:
         os.close(location)
+
+
+def _clone_system(source: bytes) -> int:
+    flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | mounts.AT_SYMLINK_NOFOLLOW
+    return mounts.open_tree(AT_FDCWD, source, flags)
 
 
 def _clone_one(path: bytes) -> int:

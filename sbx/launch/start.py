@@ -6,10 +6,10 @@ descriptors, limits. Both are plain dicts of plain values.
 
 from __future__ import annotations
 
-import os
 import sys
 
 from sbx.kernel import process, signals
+from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.launch.inside import FORWARDED, SIGTSTP, live_inside
 from sbx.launch.root import make_directories
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
             tuple[Any, ...] | None
         )  # (fs, net, scopes, flags, ((path, access, optional), ...), ((port, access), ...))
         seccomp: bytes
+        private_tmp_access: int  # Landlock rights on a directory made for this run; 0 where /tmp is private anyway
         proxy_port: int  # where the command finds the proxy, in a network namespace of its own
         future: tuple[Any, dict[int, str]] | None  # judge and calls, where names made during the run are judged
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         terminal: int  # the descriptor of the terminal the command shares with the caller's session, or -1
         foreground: bool  # hand it the terminal at once
         cgroup_fd: int  # the directory of the cgroup to be born in, or -1
+        private_tmp: bytes  # the directory to make for temporary files, or empty
         channel: int  # the socket to hand the proxy's listening socket over, or -1
 
 

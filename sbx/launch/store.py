@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import _imp
 import marshal
-import os
 import sys
 
+from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.version import VERSION
 
 TYPE_CHECKING = False
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     Environ: TypeAlias = dict[bytes, bytes]
     Dependency: TypeAlias = tuple[Any, ...]
 
-FORMAT = 1
+FORMAT = 2
 
 # Kinds of dependencies
-FILE, ABSENT, DIRECTORY, VARIABLE, LEADS_TO = 1, 2, 3, 4, 5
+FILE, ABSENT, DIRECTORY, VARIABLE, LEADS_TO, MACHINE = 1, 2, 3, 4, 5, 6
 
 # Variables that decide where policies are looked for and what rules mean.
 KEY_VARIABLES = (b"HOME", b"XDG_CONFIG_HOME", b"XDG_CACHE_HOME", b"XDG_STATE_HOME", b"XDG_DATA_HOME",
@@ -31,6 +31,9 @@ KEY_VARIABLES = (b"HOME", b"XDG_CONFIG_HOME", b"XDG_CACHE_HOME", b"XDG_STATE_HOM
 
 # Options that change nothing of the plan. The values of --env must never be stored.
 NOT_IN_KEY = ("env", "env-all", "json", "report", "no-audit", "no-tty", "verbose")
+
+
+CHECKSUM = 0x5B79  # a key of the hash, not a secret
 
 
 def make_key(options: dict[str, Any], cwd: bytes, environ: Environ) -> bytes:
@@ -77,7 +80,10 @@ def load(key: bytes, environ: Environ) -> dict[str, Any] | None:
         data = os.read(descriptor, found.st_size + 1)
         if len(data) != found.st_size:
             return None
-        stored_key, dependencies, entry = marshal.loads(data)
+        # Damaged bytes must not reach marshal, which trusts what it reads.
+        if data[:8] != _imp.source_hash(CHECKSUM, data[8:]):
+            return None
+        stored_key, dependencies, entry = marshal.loads(data[8:])
     except (OSError, ValueError, EOFError, TypeError):
         return None
     finally:
@@ -94,6 +100,12 @@ def unchanged(dependencies: tuple[Dependency, ...], environ: Environ) -> bool:
         kind, name = dependency[0], dependency[1]
         if kind == VARIABLE:
             if environ.get(name) != dependency[2]:
+                return False
+            continue
+        if kind == MACHINE:  # of a plan that does without something: what was missing may be there now
+            from sbx.kernel.machine import machine_key
+
+            if machine_key() != name:
                 return False
             continue
         try:
@@ -135,6 +147,7 @@ def save(key: bytes, dependencies: tuple[Dependency, ...], entry: dict[str, Any]
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             data = marshal.dumps((key, dependencies, entry))
+            data = _imp.source_hash(CHECKSUM, data) + data
             written = os.write(descriptor, data)
         finally:
             os.close(descriptor)

@@ -6,27 +6,31 @@ that says what was observed; `supervise.outcome` turns it into a status.
 
 from __future__ import annotations
 
-import _signal
 import marshal
-import os
 import select
+import sys
 import time
 
-from sbx.kernel import process
+from sbx.kernel import process, signals
+from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.launch.inside import (
     CONTINUE_WITH_TERMINAL,
     EXEC_FAILED,
     EXITED,
     FAILED,
     SIGCONT,
+    SIGHUP,
     SIGKILL,
     SIGSTOP,
     SIGTERM,
     SIGTSTP,
+    SIGTTIN,
     SIGTTOU,
     STARTED,
     STOPPED,
 )
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,21 +86,25 @@ class Supervisor:
         wall_s: float | None = None,
         grace_s: float = 5.0,
         terminal: int = -1,
+        foreground: bool = False,
         pumps: tuple[Pump, ...] = (),
         watch: Callable[[], str | None] | None = None,
         watch_interval_s: float = 0.1,
         cancel_fd: int = -1,
+        kill_signal: int = SIGKILL,
     ) -> None:
         self.pid = pid
         self.status_fd = status_fd
         self.grace_s = grace_s
         self.terminal = terminal
+        self.foreground = foreground  # the command had the terminal from the start
         self.pumps = pumps
         self.watch = watch
         if watch is not None and hasattr(watch, "attach"):
             watch.attach(pid)
         self.watch_interval_s = watch_interval_s
         self.cancel_fd = cancel_fd
+        self.kill_signal = kill_signal  # what makes the other side end everything
         self.began = time.monotonic()
         self.deadline = None if wall_s is None else self.began + wall_s
         self.delivered_by = self.deadline
@@ -191,7 +199,7 @@ class Supervisor:
 
     def kill(self) -> None:
         self.outcome["killed"] = True
-        self._send(SIGKILL)
+        self._send(self.kill_signal)
 
     def _send(self, number: int) -> None:
         try:
@@ -272,21 +280,36 @@ class Supervisor:
             self.outcome["max_rss_bytes"] = max_rss_kib * 1024
             self.deadline = None  # it ended by itself, however close the deadline was
         elif kind == STOPPED and self.terminal >= 0:
-            self._stopped(message[1])
+            self._stopped(message[1], message[2])
 
-    def _stopped(self, number: int) -> None:
+    def _stopped(self, number: int, had_terminal: bool) -> None:
         """Job control: the command stopped, so the caller's shell must see this job stop, and later resume it."""
-        if not self._in_foreground() or number not in (21, SIGTTOU):
-            take_terminal(self.terminal)
-            before = time.monotonic()
+        wants_terminal = number in (SIGTTIN, SIGTTOU)
+        if self.kill_at is not None:
+            self._send(SIGCONT)  # it was told to end, and has to hear it
+            return
+        if not (wants_terminal and self._in_foreground()):
+            if had_terminal:
+                take_terminal(self.terminal)
             # To the whole group, as the terminal would; unlike SIGSTOP the kernel drops it where no shell could
             # ever continue us.
-            os.killpg(0, SIGTSTP if number == 19 else number)
-            # Here again after `fg` or `bg`. The clock did not run for us meanwhile.
-            away = time.monotonic() - before
-            if self.deadline is not None:
-                self.deadline += away
-        self._send(CONTINUE_WITH_TERMINAL if self._in_foreground() else SIGCONT)
+            resumed = self._pause(lambda: os.killpg(0, number if wants_terminal else SIGTSTP))
+            if wants_terminal and not resumed:
+                self._send(SIGHUP)  # as the kernel has it for a group that nobody could wake up
+                self._send(SIGCONT)
+                return
+        give = (wants_terminal or had_terminal) and self._in_foreground()
+        self._send(CONTINUE_WITH_TERMINAL if give else SIGCONT)
+
+    def _pause(self, stop: Callable[[], None]) -> bool:
+        """Stopped until somebody says SIGCONT; False if the kernel refused. The clock does not run meanwhile."""
+        before = time.monotonic()
+        mask = signals.pthread_sigmask(signals.SIG_UNBLOCK, {SIGTSTP})
+        stop()
+        signals.pthread_sigmask(signals.SIG_SETMASK, mask)
+        if self.deadline is not None:
+            self.deadline += time.monotonic() - before
+        return SIGCONT in signals.sigpending()
 
     def _in_foreground(self) -> bool:
         try:
@@ -303,10 +326,10 @@ class Supervisor:
             elif number == SIGTSTP:
                 self._send(SIGTSTP)
                 if self.terminal < 0:
-                    os.kill(os.getpid(), SIGSTOP)
+                    self._pause(lambda: os.kill(os.getpid(), SIGSTOP))
                     self._send(SIGCONT)
             elif number == SIGCONT:
-                self._send(SIGCONT)
+                self._send(CONTINUE_WITH_TERMINAL if self.foreground and self._in_foreground() else SIGCONT)
             else:
                 self._send(number)
 
@@ -326,25 +349,23 @@ def _read_signals(signal_fd: int) -> list[int]:
 
 def take_terminal(terminal: int) -> None:
     """The terminal's foreground is the caller's job again."""
-    blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, {SIGTTOU})
+    blocked = signals.pthread_sigmask(signals.SIG_BLOCK, {SIGTTOU})
     try:
         os.tcsetpgrp(terminal, os.getpgrp())
     except OSError:
         pass  # hung up: there is nothing to take
     finally:
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
+        signals.pthread_sigmask(signals.SIG_SETMASK, blocked)
 
 
 def watched_signals() -> tuple[int, ...]:
     """The signals sbx answers to; one that the caller ignores (nohup, a background job) stays ignored."""
     return tuple(
-        number
-        for number in (*STOPPING, *PASSED_ON, SIGTSTP)
-        if _signal.getsignal(number) != _signal.SIG_IGN
+        number for number in (*STOPPING, *PASSED_ON, SIGTSTP, SIGCONT) if signals.getsignal(number) != signals.SIG_IGN
     )
 
 
-def open_signal_fd(signals: tuple[int, ...]) -> tuple[int, set[int]]:
+def open_signal_fd(numbers: tuple[int, ...]) -> tuple[int, set[int]]:
     """Block the signals and read them from a descriptor. Returns it and the mask to restore."""
-    blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, set(signals))
-    return process.signalfd(signals), {int(number) for number in blocked}
+    blocked = signals.pthread_sigmask(signals.SIG_BLOCK, set(numbers))
+    return process.signalfd(numbers), {int(number) for number in blocked}

@@ -12,6 +12,7 @@ from sbx.backends.capability_cache import load_cached
 from sbx.backends.capability_cache import store as remember_capabilities
 from sbx.backends.linux import compile_launch, copied_files
 from sbx.errors import UsageError
+from sbx.kernel.machine import machine_key
 from sbx.launch import store
 from sbx.model.guarantee import Applied
 from sbx.model.plan import Op, Plan
@@ -185,6 +186,8 @@ def dependencies(
     if rules is None:
         return None
     found: list[tuple[Any, ...]] = list(rules)
+    if plan.backend != "namespaces":
+        found.append((store.MACHINE, machine_key()))
     for looked in plan.looked_at:
         if looked.mtime_ns < 0:
             return None

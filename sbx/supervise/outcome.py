@@ -23,6 +23,7 @@ EXIT_TIMEOUT = 124
 EXIT_MEM_LIMIT = 137
 EXIT_CPU_LIMIT = 152
 
+SETUID_REFUSED = 10_000  # as in launch.inside, which only Linux can import
 SIGKILL, SIGTERM, SIGXCPU, SIGSYS = 9, 15, 24, 31
 ENOENT, EAGAIN, ENOMEM, EACCES, ENOTDIR, ENFILE, EMFILE, E2BIG, ENOEXEC = 2, 11, 12, 13, 20, 23, 24, 7, 8
 
@@ -86,6 +87,9 @@ def _failed(outcome: Outcome) -> Ended:
 
 
 def _not_started(number: int) -> Ended:
+    if number == SETUID_REFUSED:
+        reason = "the command is a set-user-ID or set-group-ID program, which gains nothing in a sandbox: refused"
+        return Ended(Status.NOT_EXECUTABLE, EXIT_NOT_EXECUTABLE, None, None, reason)
     words = os.strerror(number)
     if number in (ENOENT, ENOTDIR):
         reason = f"command not found: {words}"
