@@ -214,7 +214,7 @@ def _supervise(launch: Launch, run: Run, status_fd: int) -> None:
     if launch["future"] is not None:
         _supervise_listening(launch, run, status_fd)
         return
-    command = _spawn(run, status_fd)
+    command = spawn(run, status_fd)
     if command == 0:
         return
     _forward_signals(command, run["terminal"])
@@ -320,7 +320,7 @@ def lead_group(run: Run) -> None:
 
 
 def execute(run: Run, status_fd: int) -> None:
-    """Become the command; comes back only to tell why not, and then ends."""
+    """Become the command; comes back only after it told why not, and then its caller ends the process."""
     failure = OSError(2, "not found")
     for path in run["candidates"]:
         try:
@@ -338,12 +338,11 @@ def execute(run: Run, status_fd: int) -> None:
             if error.errno not in (2, 13, 20):
                 break
     tell(status_fd, (EXEC_FAILED, failure.errno or 0, failure.strerror or ""))
-    os._exit(125)
 
 
-def _spawn(run: Run, status_fd: int) -> int:
+def spawn(run: Run, status_fd: int, file_actions: list[tuple[int, int, int]] | None = None) -> int:
     """Start the command: its own process group, and its own session unless it shares the terminal."""
-    options: dict[str, Any] = {"setsigmask": (), "setsigdef": (SIGPIPE, SIGXFSZ)}
+    options: dict[str, Any] = {"setsigmask": (), "setsigdef": (SIGPIPE, SIGXFSZ), "file_actions": file_actions or ()}
     if run["terminal"] >= 0:
         options["setpgroup"] = 0
     else:
