@@ -22,6 +22,10 @@ def main() -> NoReturn:
             from sbx.launch.audit_line import record_success
 
             record_success(done)
+            if sys.flags.no_site and sys.modules["sbx"].__spec__ is not None:
+                from sbx.launch.bundle import write_bundle
+
+                write_bundle(done["environ"])  # there was none, or one of another installation
             leave(0)
     _complete_path()
     from sbx.cli.main import finish_run

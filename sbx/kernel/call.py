@@ -114,6 +114,17 @@ def address_of(data: bytes) -> int:
     return int.from_bytes(bytes(memoryview(c_char_p(data)).cast("B")), "little")  # type: ignore[arg-type]
 
 
+def argument_area() -> tuple[int, int]:
+    """Where this process's argument and environment strings lie: (address of argv[0], address after the last).
+
+    glibc and musl both keep argv[0] in program_invocation_name; AT_EXECFN (31) is what the kernel puts after them.
+    """
+    pointer = c_long.from_address(_ctypes.dlsym(_LIBC, "program_invocation_name"))  # type: ignore[attr-defined, unused-ignore]
+    getauxval = _Function(_ctypes.dlsym(_LIBC, "getauxval"))  # type: ignore[attr-defined, call-overload, unused-ignore]
+    getauxval.argtypes = (c_long,)  # type: ignore[assignment, unused-ignore]
+    return pointer.value, getauxval(31)
+
+
 def fill(address: int, size: int) -> None:
     """Zero this process's own memory."""
     function = _Function(_ctypes._memset_addr)  # type: ignore[attr-defined, call-overload, unused-ignore]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
-from sbx.kernel.call import MACHINE, NUMBERS, copy, fill, syscall
+from sbx.kernel.call import MACHINE, NUMBERS, argument_area, copy, fill, syscall
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
@@ -129,16 +129,10 @@ def network_loopback_up(socket_fd: int) -> None:
 def hide_arguments(title: bytes = b"sbx") -> None:
     """Overwrite this process's argument and environment strings: /proc/1/cmdline is readable for everybody inside.
 
-    Their place is in /proc/self/stat (proc(5): fields 48 to 51). Python has copied both at its start.
+    They lie next to each other at the top of the stack, from argv[0] on, before the name of the program file, which
+    the auxiliary vector points to. Python has copied both at its start.
     """
-    descriptor = os.open("/proc/self/stat", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        text = os.read(descriptor, 4096)
-    finally:
-        os.close(descriptor)
-    fields = text[text.rindex(b")") + 2 :].split()  # the name may contain spaces and parentheses; field 3 comes next
-    arg_start, arg_end, _env_start, env_end = (int(field) for field in fields[45:49])
-    if arg_start and arg_end > arg_start:
-        # The strings lie next to each other, arguments first.
-        fill(arg_start, max(arg_end, env_end) - arg_start)
-        copy(arg_start, title[: arg_end - arg_start - 1])
+    start, end = argument_area()
+    if 0 < start < end:
+        fill(start, end - start)
+        copy(start, title[: end - start - 1])

@@ -32,20 +32,26 @@ MODULES = (
     "sbx.kernel.mounts",
     "sbx.launch.root",
     "sbx.launch.inside",
-    "sbx.launch.wait",
-    "sbx.launch.redact",
+    "sbx.launch.hearing",
     "sbx.model",
-    "sbx.model.glob",
     "sbx.launch.environment",
     "sbx.launch.rlimits",
     "sbx.launch.start",
     "sbx.launch.perform",
     "sbx.launch.main",
-    "sbx.launch.audit_line",
     "sbx.__main__",
 )
-# Only where names made during the run are judged.
-LISTENER_MODULES = ("sbx.kernel.notify", "sbx.model.verdict", "sbx.launch.names", "sbx.launch.listener")
+# Needed later or not in every run: wait and audit while the sandbox is built, the rest where names are judged.
+LATER_MODULES = (
+    "sbx.launch.wait",
+    "sbx.launch.redact",
+    "sbx.launch.audit_line",
+    "sbx.model.glob",
+    "sbx.kernel.notify",
+    "sbx.model.verdict",
+    "sbx.launch.names",
+    "sbx.launch.listener",
+)
 
 STAMPED = ("launch", "kernel", "model", "version.py")  # an installer that changes a file makes it anew in its folder
 
@@ -62,13 +68,13 @@ def write_bundle(environ: Mapping[bytes, bytes]) -> bool:
         return False
     final = os.path.join(os.path.dirname(folder), b"plans", b"hot-path")
     stamp = installation_stamp(package)
-    rows = tuple(_row(name, package) for name in (*MODULES, *LISTENER_MODULES))
+    rows = tuple(_row(name, package) for name in (*MODULES, *LATER_MODULES))
     draft = final + b".%d" % os.getpid()
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            later = marshal.dumps({row[0]: row for row in rows[len(MODULES) :]})
-            file.write(marshal.dumps((stamp, rows[: len(MODULES)], LISTENER_MODULES, later)))
+            later = {row[0]: marshal.dumps(row) for row in rows[len(MODULES) :]}
+            file.write(marshal.dumps((stamp, rows[: len(MODULES)], later)))
         os.rename(draft, final)
     except OSError:
         return False

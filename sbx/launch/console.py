@@ -16,20 +16,17 @@ sys.path.append(package[: package.rindex("/")])
 class Later:
     """Modules of the bundle that only some runs need: found by the import system, but not on the disk."""
 
-    def __init__(self, names, data):
-        self.names, self.data, self.rows = names, data, {}
+    def __init__(self, rows):
+        self.rows = rows
 
     def find_spec(self, name, path=None, target=None):
-        if name not in self.names:
-            return None
-        self.rows = self.rows or marshal.loads(self.data)
-        return sys.modules["_frozen_importlib"].ModuleSpec(name, self, origin=self.rows[name][1])
+        return sys.modules["_frozen_importlib"].ModuleSpec(name, self) if name in self.rows else None
 
     def create_module(self, spec):
         return None
 
     def exec_module(self, module):
-        _name, module.__file__, _is_package, code = self.rows[module.__name__]
+        _name, module.__file__, _is_package, code = marshal.loads(self.rows[module.__name__])
         exec(code, module.__dict__)
 
 
@@ -49,7 +46,7 @@ def load_bundle():
         if found.st_uid != user or found.st_mode & 0o170022 != 0o100000:
             return
         data = posix.read(file, found.st_size)
-        stamp, rows, later_names, later = marshal.loads(data)
+        stamp, rows, later = marshal.loads(data)
         now = [sys.implementation.cache_tag, sys.hexversion, package]
         for name in ("launch", "kernel", "model", "version.py"):
             status = posix.stat(package + "/" + name)
@@ -71,7 +68,7 @@ def load_bundle():
         if parent:
             setattr(modules[parent], child, module)
         exec(code, module.__dict__)
-    sys.meta_path.insert(0, Later(later_names, later))
+    sys.meta_path.insert(0, Later(later))
 
 
 load_bundle()

@@ -9,8 +9,6 @@ from __future__ import annotations
 import sys
 
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
-from sbx.launch.redact import is_sensitive
-from sbx.model.glob import match_name, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,17 +126,25 @@ def is_exec_like(name: str) -> bool:
 def _name_rule(name: str) -> NameRule:
     if not any(char in name for char in "*?[{\\"):
         return (name, None)
+    from sbx.model.glob import parse
+
     pattern = parse("/" + name)
     return (name, pattern[0])
 
 
 def _matches(rule: NameRule, name: str) -> bool:
-    return rule[0] == name if rule[1] is None else match_name(rule[1], name)
+    if rule[1] is None:
+        return rule[0] == name
+    from sbx.model.glob import match_name  # loaded only by profiles that have globs here
+
+    return match_name(rule[1], name)
 
 
 def _asked_for(globs: tuple[NameRule, ...], hidden: tuple[NameRule, ...], name: str) -> bool:
     """By a glob. One of `pass` does not bring a secret along (CARGO_* and CARGO_REGISTRY_TOKEN): that is asked for by
     its name or under `secret`."""
+    from sbx.launch.redact import is_sensitive
+
     for rule in globs:
         if not _matches(rule, name):
             continue

@@ -11,8 +11,8 @@ import sys
 from sbx.errors import SetupFailed, UsageError
 from sbx.kernel import signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
-from sbx.launch import wait
 from sbx.launch.environment import build_environment, jobserver_descriptors
+from sbx.launch.hearing import open_signal_fd, watched_signals
 from sbx.launch.inside import KILL_EVERYTHING, SIGKILL
 from sbx.launch.rlimits import clamp
 from sbx.launch.start import start
@@ -153,14 +153,23 @@ def make_run(prepared: Prepared, request: Request) -> Run:
 
 
 def perform(
-    prepared: Prepared, run: Run, *, streams: Streams | None = None, watch: Any = None, proxy: Any = None
+    prepared: Prepared,
+    run: Run,
+    *,
+    streams: Streams | None = None,
+    watch: Any = None,
+    proxy: Any = None,
+    meanwhile: Any = None,
 ) -> Outcome:
-    """Start and supervise. Signals are blocked and read from a descriptor from before the start until after the end."""
+    """Start and supervise. Signals are blocked and read from a descriptor from before the start until after the end.
+
+    `meanwhile` is called while the sandbox is being built, on the other processor.
+    """
     limits = prepared["limits"]
     terminal = run["terminal"]
     if terminal >= 0:
         run["terminal"] = terminal = os.dup(terminal)  # close-on-exec, and not one of the command's own three
-    signal_fd, mask = wait.open_signal_fd(wait.watched_signals())
+    signal_fd, mask = open_signal_fd(watched_signals())
     saved = _terminal_settings(terminal) if terminal >= 0 else None
     outcome: Outcome | None = None
     try:
@@ -169,6 +178,10 @@ def perform(
             streams.started()
         if proxy is not None:
             proxy.started()
+        from sbx.launch import wait  # not before the start: pid 1 inside has no use for it
+
+        if meanwhile is not None:
+            meanwhile()
         supervisor = wait.Supervisor(
             pid,
             status_fd,
@@ -214,7 +227,9 @@ def _take_back(terminal: int, saved: Any) -> None:
             return  # somebody lives there: the shell has moved on
         except OSError:
             pass
-        wait.take_terminal(terminal)
+        from sbx.launch.wait import take_terminal
+
+        take_terminal(terminal)
     if saved is not None:
         import termios
 

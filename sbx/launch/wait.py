@@ -11,8 +11,9 @@ import select
 import sys
 import time
 
-from sbx.kernel import process, signals
+from sbx.kernel import signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
+from sbx.launch.hearing import STOPPING
 from sbx.launch.inside import (
     CONTINUE_WITH_TERMINAL,
     EXEC_FAILED,
@@ -72,8 +73,6 @@ if TYPE_CHECKING:
         limit: str | None  # memory | cpu | pids | a failed watcher's words
 
 
-STOPPING = (1, 2, 3, SIGTERM)  # HUP INT QUIT TERM: the command gets it, then grace, then SIGKILL
-PASSED_ON = (10, 12, 28)  # USR1 USR2 WINCH
 SIGNALFD_SIZE = 128
 
 
@@ -356,16 +355,3 @@ def take_terminal(terminal: int) -> None:
         pass  # hung up: there is nothing to take
     finally:
         signals.pthread_sigmask(signals.SIG_SETMASK, blocked)
-
-
-def watched_signals() -> tuple[int, ...]:
-    """The signals sbx answers to; one that the caller ignores (nohup, a background job) stays ignored."""
-    return tuple(
-        number for number in (*STOPPING, *PASSED_ON, SIGTSTP, SIGCONT) if signals.getsignal(number) != signals.SIG_IGN
-    )
-
-
-def open_signal_fd(numbers: tuple[int, ...]) -> tuple[int, set[int]]:
-    """Block the signals and read them from a descriptor. Returns it and the mask to restore."""
-    blocked = signals.pthread_sigmask(signals.SIG_BLOCK, set(numbers))
-    return process.signalfd(numbers), {int(number) for number in blocked}
