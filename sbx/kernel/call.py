@@ -45,11 +45,17 @@ def _prototype(*kinds: type) -> _Function:
 _PROTOTYPES: dict[str, _Function] = {}
 
 
-def syscall(name: str, number: int, kinds: str, *arguments: object, subject: object = "") -> int:
-    """Call the kernel. `kinds` spells the arguments: `l` an integer, `z` bytes passed by address (NUL-terminated)."""
+def prototype(kinds: str) -> _Function:
+    """syscall(2) itself, for arguments spelt as below: -1 is a failure, and the caller asks for its cause."""
     function = _PROTOTYPES.get(kinds)
     if function is None:
         function = _PROTOTYPES[kinds] = _prototype(*(c_long if kind == "l" else c_char_p for kind in kinds))
+    return function
+
+
+def syscall(name: str, number: int, kinds: str, *arguments: object, subject: object = "") -> int:
+    """Call the kernel. `kinds` spells the arguments: `l` an integer, `z` bytes passed by address (NUL-terminated)."""
+    function = _PROTOTYPES.get(kinds) or prototype(kinds)
     result: int = function(number, *arguments)
     if result == -1:
         code = _ctypes.get_errno()  # type: ignore[attr-defined, unused-ignore]
@@ -73,6 +79,14 @@ class Buffer:
 
     def write(self, data: bytes, offset: int = 0) -> None:
         memoryview(self._array).cast("B")[offset : offset + len(data)] = data
+
+    def octets(self) -> memoryview:
+        """A view on the bytes, to be kept and looked at again."""
+        return memoryview(self._array).cast("B")
+
+    def words(self) -> memoryview:
+        """The same as unsigned 64-bit words."""
+        return memoryview(self._array).cast("B").cast("Q")
 
 
 class _Char(_ctypes._SimpleCData):  # type: ignore[type-arg, misc, unused-ignore]

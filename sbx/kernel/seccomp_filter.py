@@ -114,6 +114,7 @@ def build_filter(
     unix_sockets: bool = True,
     exec_memfd: bool = True,
     notify: Sequence[Notify] = (),
+    watch: Sequence[Notify] = (),
 ) -> bytes:
     """The program for `machine` (as `os.uname()` spells it), as `struct sock_filter[]`.
 
@@ -127,6 +128,8 @@ def build_filter(
     notify        (call, argument index, mask): hand these to the listener when a bit of the mask is set in the
                   argument; index -1 is always. Refusals come first, but for openat2: there the listener has to look
                   at the mode for setuid bits itself.
+    watch         likewise for a listener that only looks on: (call, argument index, mask), handed over unless a bit of
+                  the mask is set; index -1 is always
     """
     if machine not in AUDIT_ARCH:
         raise SandboxUnavailable(
@@ -142,6 +145,7 @@ def build_filter(
     }
     answers = _answers(machine, checks, deny_userns)
     _add_notifications(answers, numbers(machine), notify)
+    _add_watched(answers, numbers(machine), watch)
     asm = Assembler()
     native = Label()
     asm.load(OFFSET_ARCH)
@@ -246,6 +250,24 @@ def _add_notifications(answers: dict[int, int | Check], table: dict[str, int], n
             answers[table[name]] = (rules, USER_NOTIF) if rules else USER_NOTIF
         else:
             answers[table[name]] = ((*rules, (((argument, mask, None),), USER_NOTIF)), otherwise)
+
+
+def _add_watched(answers: dict[int, int | Check], table: dict[str, int], watch: Sequence[Notify]) -> None:
+    """What would be allowed is shown to the listener first; a refusal stays one."""
+    for name, argument, mask in watch:
+        before = answers[table[name]]
+        if isinstance(before, int):
+            rules: tuple[tuple[tuple[Condition, ...], int], ...] = ()
+            if before != ALLOW:
+                continue
+        else:
+            rules = tuple((conditions, USER_NOTIF if answer == ALLOW else answer) for conditions, answer in before[0])
+            if before[1] not in (ALLOW, USER_NOTIF):
+                answers[table[name]] = (rules, before[1])
+                continue
+        if argument >= 0:
+            rules = (*rules, (((argument, mask, None),), ALLOW))
+        answers[table[name]] = (rules, USER_NOTIF) if rules else USER_NOTIF
 
 
 def _segments(answers: dict[int, int | Check], machine: str) -> list[tuple[int, int | Check]]:
