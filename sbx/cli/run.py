@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from sbx.cli.finish import finish, record_failure
 from sbx.errors import SbxError, UsageError
 from sbx.launch import store
 from sbx.launch.bundle import write_bundle
 from sbx.supervise.compile import compile_run, working_directory
-from sbx.supervise.execute import Done, execute, finish, record_failure
+from sbx.supervise.execute import Done, execute
 
 
 def command(options: dict[str, Any], words: list[str]) -> int:

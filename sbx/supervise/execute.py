@@ -11,10 +11,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sbx.errors import EXIT_INTERNAL, SbxError
 from sbx.launch.perform import make_run, open_standard_descriptors, perform
 from sbx.model.guarantee import Applied
-from sbx.model.result import Result
 
 if TYPE_CHECKING:
     from sbx.launch.perform import Prepared
@@ -127,41 +125,6 @@ def open_streams(prepared: Prepared, options: dict[str, Any], run: Run) -> Strea
     if any(caps[number - 1] is not None and os.isatty(number) for number in (1, 2)):
         run["foreground"] = run["foreground"] and os.isatty(0) and streams.child[1] == 1
     return streams
-
-
-def finish(done: Done) -> int:
-    """Result, JSON, audit, report. Returns the exit code of `sbx run`."""
-    from sbx import audit
-    from sbx.report.run import report
-    from sbx.supervise.result import make_result, redactor_of
-
-    result = make_result(done)
-    code = result.rc
-    if done.json_target is not None:
-        try:
-            done.json_target.write(result, redactor_of(done))
-        except SbxError as error:
-            print(f"sbx: {error}", file=sys.stderr)
-            code = code or EXIT_INTERNAL
-    if "no-audit" not in done.options:
-        audit.record(result, done)
-    report(result, done)
-    return code
-
-
-def record_failure(error: SbxError, options: dict[str, Any], command: list[str]) -> None:
-    """Nothing was run: the JSON and the audit log say so all the same."""
-    from sbx import audit
-    from sbx.supervise.result import ResultNotWritten, failed_result, write_json
-
-    result: Result = failed_result(error, options, command)
-    if "json" in options and options["json"] != "-" and not isinstance(error, ResultNotWritten):
-        try:
-            write_json(result, options["json"])
-        except SbxError as trouble:
-            print(f"sbx: {trouble}", file=sys.stderr)
-    if "no-audit" not in options:
-        audit.record_unavailable(result, error)
 
 
 def enforced_of(prepared: Prepared) -> dict[str, Applied]:

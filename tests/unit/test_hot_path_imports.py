@@ -14,12 +14,13 @@ from typing import Any
 from capabilities import requires
 
 import sbx as package
+from sbx.launch.bundle import LATER_MODULES, MODULES
 
 CONSOLE = Path(package.__file__).parent / "launch" / "console.py"
 
 # Built in, or loaded by the interpreter before the first line of ours.
 CHEAP = {
-    "_ctypes", "_imp", "_posixsubprocess", "_signal", "_socket", "errno", "fcntl", "marshal", "posix", "resource",
+    "_ctypes", "_imp", "_posixsubprocess", "_signal", "_socket", "errno", "fcntl", "gc", "marshal", "posix", "resource",
     "select", "time",
 }  # fmt: skip
 
@@ -56,11 +57,34 @@ def unexpected(names: set[str]) -> set[str]:
 
 @requires("userns")
 def test_a_run_from_a_stored_plan_imports_only_what_is_cheap(workspace: Any) -> None:
-    imported("run", "--", "true")  # makes the plan
+    imported("run", "--", "true")  # makes the plan and the bundle
     names = imported("run", "--", "true")
+    assert "sbx.cli.main" not in names, "the plan was not found again"
+    assert "sbx.launch.main" not in names, "the bundle was not found again"
+    assert unexpected(names) == set()
+
+
+@requires("userns")
+def test_the_bundle_holds_what_a_plain_run_imports(workspace: Any) -> None:
+    """Started with the site module no bundle is used, so that every import shows."""
+    imported("run", "--", "true")
+    start = [
+        sys.executable,
+        "-I",
+        "-X",
+        "importtime",
+        "-c",
+        "from sbx.__main__ import main; main()",
+        "run",
+        "--",
+        "true",
+    ]
+    done = subprocess.run(start, capture_output=True, text=True, check=True)
+    names = {name for name in _names(done.stderr) if name == "sbx" or name.startswith("sbx.")}
     assert "sbx.launch.main" in names
     assert "sbx.cli.main" not in names, "the plan was not found again"
-    assert unexpected(names) == set()
+    assert names <= {*MODULES, *LATER_MODULES}
+    assert {*MODULES} <= names
 
 
 @requires("userns")
