@@ -35,7 +35,7 @@ def choose_limits(limits: Limits, capabilities: Capabilities) -> LimitChoice:
     sample: list[str] = []
     enforced: dict[str, Applied] = {}
     cgroup = _cgroup(limits, capabilities)
-    if limits.wall_s is not None:
+    if limits.wall_s is not None and limits.wall_s != math.inf:
         enforced["wall"] = _applied("the supervisor's clock")
     if limits.cpu_s is not None:
         # The rlimit counts one process, so it comes later than the count of the tree, which decides the status.

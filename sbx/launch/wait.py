@@ -31,8 +31,6 @@ from sbx.launch.inside import (
     STOPPED,
 )
 
-assert sys.platform == "linux"  # for type checkers on other platforms
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +71,10 @@ if TYPE_CHECKING:
         limit: str | None  # memory | cpu | pids | a failed watcher's words
 
 
+assert sys.platform == "linux"  # for type checkers on other platforms
+
 SIGNALFD_SIZE = 128
+FOREVER = float("inf")
 
 
 class Supervisor:
@@ -105,7 +106,8 @@ class Supervisor:
         self.cancel_fd = cancel_fd
         self.kill_signal = kill_signal  # what makes the other side end everything
         self.began = time.monotonic()
-        self.deadline = None if wall_s is None else self.began + wall_s
+        # Infinity: a limit of the profile, switched off for this run.
+        self.deadline = None if wall_s is None or wall_s == FOREVER else self.began + wall_s
         self.delivered_by = self.deadline
         self.kill_at: float | None = None
         self.next_watch = self.began
@@ -216,7 +218,7 @@ class Supervisor:
         now = time.monotonic()
         if self.deadline is not None and now >= self.deadline:
             self._catch_up()
-            if self.deadline is not None and self._still_running():
+            if self._still_running():
                 self.outcome["timed_out"] = True
                 self.stop(SIGTERM)
             self.deadline = None
