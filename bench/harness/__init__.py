@@ -1,0 +1,1 @@
+"""What every row of the benchmark shares: installing, timing, and writing down."""

@@ -1,0 +1,61 @@
+"""Timing of commands: every way once, then every way again. A busy moment then slows all of them alike."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+Way = Callable[[], float]
+
+
+class WayFailed(Exception):
+    """A command that did not do what it was measured for."""
+
+
+def run_once(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    environ: Mapping[str, str],
+    expect: tuple[int, ...] = (0,),
+    stdout: int | None = None,
+) -> float:
+    """Seconds from the spawn to the end of the command. Without `stdout` all streams are /dev/null."""
+    os.chdir(cwd)
+    actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
+    ]
+    if stdout is None:
+        actions.append((os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0))
+    else:
+        actions.append((os.POSIX_SPAWN_DUP2, stdout, 1))
+    started = time.perf_counter()
+    pid = os.posix_spawnp(argv[0], list(argv), dict(environ), file_actions=actions)
+    _, status = os.waitpid(pid, 0)
+    elapsed = time.perf_counter() - started
+    code = os.waitstatus_to_exitcode(status)
+    if code not in expect:
+        raise WayFailed(f"exit status {code} from: {shlex.join(argv)[:200]}")
+    return elapsed
+
+
+def interleave(ways: Mapping[str, Way], rounds: int, *, warmups: int = 1) -> tuple[dict[str, list[float]], list[str]]:
+    """Samples per way, and a line for each way that failed: it is left out, never counted."""
+    samples: dict[str, list[float]] = {name: [] for name in ways}
+    failed: dict[str, str] = {}
+    for number in range(warmups + rounds):
+        for name, way in ways.items():
+            if name in failed:
+                continue
+            try:
+                value = way()
+            except (WayFailed, OSError) as error:
+                failed[name] = f"{name}: {error}"
+                continue
+            if number >= warmups:
+                samples[name].append(value)
+    return {name: values for name, values in samples.items() if name not in failed}, list(failed.values())
