@@ -115,7 +115,7 @@ class Comparison:
             yield f"{operation} succeeded inside; outside {errno.errorcode[outside]}"
 
     def _would(self, operation: Operation) -> int:
-        """What a call that failed inside would have given outside: on a copy of the tree, so that it leaves no trace."""
+        """What a call that failed inside would have given outside: on a copy of the tree, so that nothing changes."""
         trial = self.copy + ".trial"
         _copy_tree(self.copy, trial)
         try:

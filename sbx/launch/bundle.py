@@ -49,6 +49,7 @@ LATER_MODULES = (
     "sbx.model.glob",
     "sbx.kernel.notify",
     "sbx.model.verdict",
+    "sbx.launch.places",
     "sbx.launch.names",
     "sbx.launch.listener",
 )

@@ -17,13 +17,13 @@ from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.kernel.call import MACHINE, NUMBERS, syscall
 from sbx.launch.root import Root, SetupStep
 
-assert sys.platform == "linux"  # for type checkers on other platforms
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from sbx.launch.start import Launch, Run
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 # Messages from inside, each a marshalled tuple behind its length in four bytes.
 STARTED, FAILED, EXEC_FAILED, STOPPED, EXITED = 1, 2, 3, 4, 5
@@ -284,7 +284,7 @@ def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
         else:
             send_group(command, number)
 
-    Serving(listener, Names(judge, listener), calls).loop(heard, on_signal)
+    Serving(listener, Names(judge), calls).loop(heard, on_signal)
 
 
 def _reap(command: int, run: Run, status_fd: int) -> None:

@@ -10,19 +10,23 @@ import _socket
 import select
 import sys
 
-from sbx.kernel import process, seccomp
+from sbx.kernel import process, seccomp, signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.kernel.notify import Listener
 from sbx.launch.names import Names, WouldBlock
-
-assert sys.platform == "linux"  # for type checkers on other platforms
+from sbx.launch.places import group_leader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
 
-EPERM, EIO = 1, 5
+assert sys.platform == "linux"  # for type checkers on other platforms
+
+EPERM, EIO, E2BIG, EAGAIN, EFAULT, EINVAL = 1, 5, 7, 11, 14, 22
+SIGALRM = 14
+O_CREATES = 0o100 | 0o20000000  # O_CREAT, and the bit of O_TMPFILE that is its own
+OPEN_FLAGS, RESOLVE_FLAGS, RESOLVE_CACHED = 0o37777703, 0x3F, 0x20  # what openat2 knows
 
 
 def spawn_listened(
@@ -86,8 +90,8 @@ class Serving:
         identity, pid, number, arguments = found
         try:
             descriptor = self._perform(identity, pid, number, arguments)
-        except WouldBlock:
-            self._apart(identity, pid, number, arguments)
+        except WouldBlock as waiting:
+            self._apart(identity, waiting)
         except OSError as error:
             self.listener.answer(identity, error=error.errno or EIO)
         except Exception:  # a bug must not let anything through
@@ -96,33 +100,24 @@ class Serving:
             if descriptor is None:
                 self.listener.answer(identity)
             else:
-                self.listener.answer_with(identity, descriptor, self._open_flags(pid, number, arguments))
+                self.listener.answer_with(identity, descriptor, self.names.open_flags)
                 os.close(descriptor)
 
-    def _open_flags(self, pid: int, number: int, arguments: tuple[int, ...]) -> int:
-        name = self.calls[number]
-        if name == "open":
-            return arguments[1]
-        if name == "openat":
-            return arguments[2]
-        if name == "openat2":
-            return self._how_flags
-        return 0
-
-    _how_flags = 0
-
-    def _apart(self, identity: int, pid: int, number: int, arguments: tuple[int, ...]) -> None:
+    def _apart(self, identity: int, waiting: WouldBlock) -> None:
         """Opening a FIFO waits for its other end: in a process of its own, which answers by itself."""
         if os.fork() != 0:
+            os.close(waiting.fd)
             return
+
+        def look_after(_number: int, _frame: object) -> None:
+            if not self.listener.still_waiting(identity):
+                os._exit(0)  # the caller was killed: nobody else would end this
+
         try:
-            path_at, flags_at = (0, 1) if self.calls[number] == "open" else (1, 2)
-            path = self.listener.read_path(pid, arguments[path_at])
-            dir_fd = arguments[0] if path_at else -100
-            flags = os.O_RDWR if self.calls[number] == "creat" else arguments[flags_at]
-            place = self.names.place(pid, dir_fd, path)
-            descriptor = os.open(place.name, flags & ~os.O_CREAT & ~os.O_TRUNC, dir_fd=place.fd)
-            self.listener.answer_with(identity, descriptor, flags)
+            signals.signal(SIGALRM, look_after)
+            signals.setitimer(signals.ITIMER_REAL, 1, 1)
+            descriptor = os.open(waiting.name, waiting.flags, dir_fd=waiting.fd)
+            self.listener.answer_with(identity, descriptor, waiting.flags)
         except OSError as error:
             self.listener.answer(identity, error=error.errno or EIO)
         finally:
@@ -171,23 +166,31 @@ class Serving:
             names.rename(pid, a[0], path(a[1]), a[2], path(a[3]), a[4])
         elif name == "bind":
             address = self.listener.read(pid, a[1], min(a[2] & 0xFFFFFFFF, 128))
-            names.bind(pid, _group_leader(pid), a[0], address)
+            names.bind(pid, group_leader(pid), a[0], address)
         else:
             raise OSError(EPERM, name)
         return None
 
-    def _openat2(self, pid: int, a: tuple[int, ...], path: Any) -> int | None:
+    def _openat2(self, pid: int, a: tuple[int, ...], path: Any) -> int:
         size = a[3]
         if size < 24:
-            raise OSError(22, "open_how too small")
-        how = self.listener.read(pid, a[2], min(size, 4096))
-        if len(how) < 24 or any(how[24:]):
-            raise OSError(7 if any(how[24:]) else 14, "open_how")
+            raise OSError(EINVAL, "open_how too small")
+        if size > 4096:
+            raise OSError(E2BIG, "open_how")
+        how = self.listener.read(pid, a[2], size)
+        if len(how) < size:
+            raise OSError(EFAULT, "open_how")
+        if any(how[24:]):
+            raise OSError(E2BIG, "open_how")
         flags, mode, resolve = (int.from_bytes(how[at : at + 8], "little") for at in (0, 8, 16))
-        if mode & 0o6000 or flags >> 32:
-            raise OSError(EPERM if mode & 0o6000 else 22, "open_how")
-        self._how_flags = flags
-        return self.names.open(pid, a[0], path(a[1]), flags, mode & 0o7777, resolve)
+        if mode & 0o6000:
+            raise OSError(EPERM, "set-user-ID")
+        makes = flags & O_CREATES
+        if flags & ~OPEN_FLAGS or mode & ~0o7777 or (mode and not makes) or resolve & ~RESOLVE_FLAGS:
+            raise OSError(EINVAL, "open_how")
+        if resolve & RESOLVE_CACHED:
+            raise OSError(EAGAIN, "not cached")
+        return self.names.open(pid, a[0], path(a[1]), flags, mode, resolve)
 
 
 def _read_signals(signal_fd: int) -> list[int]:
@@ -196,14 +199,3 @@ def _read_signals(signal_fd: int) -> list[int]:
     except BlockingIOError:
         return []
     return [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 128)]
-
-
-def _group_leader(thread: int) -> int:
-    """The process a thread belongs to."""
-    fd = os.open(b"/proc/%d/status" % thread, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        text = os.read(fd, 512)
-    finally:
-        os.close(fd)
-    start = text.find(b"\nTgid:\t") + 7
-    return int(text[start : text.index(b"\n", start)])

@@ -16,76 +16,46 @@ import sys
 
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.kernel.call import NUMBERS, syscall
-from sbx.kernel.mounts import openat2
+from sbx.launch.places import Place, find_place, open_base, signed
 from sbx.model.verdict import residue, residue_allows, uniform_below
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from sbx.kernel.notify import Listener
     from sbx.model.verdict import Judge, Residue
 
 AT_FDCWD = -100
 AT_SYMLINK_FOLLOW = 0x400
 AT_EMPTY_PATH = 0x1000
 O_PATH = 0o10000000
-O_TMPFILE = 0o20200000
 RENAME_EXCHANGE = 2
-ENOENT, EBADF, EACCES, EEXIST, EINVAL, ELOOP, EPERM = 2, 9, 13, 17, 22, 40, 1
+RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x04, 0x08
+EPERM, ENOENT, EACCES, EEXIST, EXDEV, EISDIR, EINVAL, ELOOP, EADDRINUSE = 1, 2, 13, 17, 18, 21, 22, 40, 98
 MAX_LINKS = 40
 MAX_REMEMBERED = 4096
-SET_ID_BITS = 0o6000
-S_IFMT, S_IFDIR, S_IFREG, S_IFIFO, S_IFCHR, S_IFLNK = 0o170000, 0o040000, 0o100000, 0o010000, 0o020000, 0o120000
+S_IFMT, S_IFDIR, S_IFIFO, S_IFCHR, S_IFLNK = 0o170000, 0o040000, 0o010000, 0o020000, 0o120000
 
 
 class WouldBlock(Exception):
-    """The call may wait for somebody else; it needs a process of its own."""
+    """The call may wait for somebody else; it needs a process of its own: (directory, name, flags) to open there."""
 
-
-def _signed(value: int) -> int:
-    """An int argument as C sees it: the low 32 bits."""
-    value &= 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value
-
-
-class Place:
-    """A name in a directory that is held open: where a call will make, find or move something."""
-
-    __slots__ = ("fd", "folder", "name")
-
-    def __init__(self, fd: int, name: bytes) -> None:
-        self.fd = fd
-        self.name = name  # with its trailing slash, if the caller wrote one
-        self.folder = os.fsdecode(os.readlink(b"/proc/self/fd/%d" % fd))
-
-    @property
-    def plain(self) -> str:
-        return os.fsdecode(self.name.rstrip(b"/"))
-
-    def names(self) -> tuple[str, ...]:
-        return (*(part for part in self.folder.split("/") if part), self.plain)
-
-    def mode(self) -> int:
-        """The mode of what is there, or 0."""
-        try:
-            return os.lstat(b"/proc/self/fd/%d/%s" % (self.fd, self.name.rstrip(b"/"))).st_mode
-        except FileNotFoundError:
-            return 0
-
-    def close(self) -> None:
-        os.close(self.fd)
+    def __init__(self, place: Place, flags: int) -> None:
+        super().__init__()
+        self.fd = os.dup(place.fd)
+        self.name = place.name
+        self.flags = flags & ~os.O_CREAT & ~os.O_TRUNC  # it exists, and has no length
 
 
 class Names:
     """The rules, and what it takes to ask them about a name quickly."""
 
-    def __init__(self, judge: Judge, listener: Listener) -> None:
+    def __init__(self, judge: Judge) -> None:
         self.read_rules, self.modify_rules = judge[0], judge[1]
-        self.listener = listener
         self.remembered: dict[str, tuple[Residue, Residue]] = {}
         self.umask = os.umask(0o077)
         os.umask(self.umask)
+        self.open_flags = 0  # of the last open
 
     # Asking
 
@@ -132,52 +102,7 @@ class Names:
             os.close(fd)
         return True
 
-    # Seeing what the caller sees
-
-    def base(self, pid: int, dir_fd: int) -> int:
-        """The caller's directory that relative paths start from."""
-        dir_fd = _signed(dir_fd)
-        link = b"/proc/%d/cwd" % pid if dir_fd == AT_FDCWD else b"/proc/%d/fd/%d" % (pid, dir_fd)
-        try:
-            return os.open(link, O_PATH | os.O_CLOEXEC)
-        except FileNotFoundError:
-            raise OSError(EBADF, "no such descriptor") from None
-
-    def place(self, pid: int, dir_fd: int, path: bytes, *, base: int = -1, resolve: int = 0) -> Place:
-        """Where `path` leads to for the caller, but for its last name."""
-        if not path:
-            raise OSError(ENOENT, "empty path")
-        stripped = path.rstrip(b"/")
-        head, _, name = stripped.rpartition(b"/")
-        if not stripped:
-            head, name = b"", b"."
-        elif len(stripped) < len(path):
-            name += b"/"
-        parent = head or (b"/" if path.startswith(b"/") else b".")
-        start = base
-        if not path.startswith(b"/") and base < 0:
-            start = self.base(pid, dir_fd)
-        try:
-            fd = self._open_parent(pid, start, parent, resolve)
-        finally:
-            if start >= 0 and start != base:
-                os.close(start)
-        return Place(fd, name)
-
-    def _open_parent(self, pid: int, start: int, parent: bytes, resolve: int) -> int:
-        flags = O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-        if resolve:
-            return openat2(start if start >= 0 else AT_FDCWD, parent, flags, resolve)
-        fd = os.open(parent, flags, dir_fd=start if start >= 0 else None)
-        if b"proc" not in parent and b"dev" not in parent:
-            return fd
-        # /proc/self is this process when this process asks: lead to the caller's.
-        there = os.readlink(b"/proc/self/fd/%d" % fd)
-        own = b"/proc/%d" % os.getpid()
-        if there == own or there.startswith(own + b"/"):
-            os.close(fd)
-            fd = os.open(b"/proc/%d" % pid + there[len(own) :], flags)
-        return fd
+    # Performing: each returns a descriptor to hand over, or None for plain success
 
     def take_umask(self, pid: int) -> None:
         """Make the caller's umask ours, so that the kernel applies it as it would there (default ACLs included)."""
@@ -192,53 +117,72 @@ class Names:
             os.umask(umask)
             self.umask = umask
 
-    # Performing: each returns a descriptor to hand over, or None for plain success
-
-    def open(self, pid: int, dir_fd: int, path: bytes, flags: int, mode: int, resolve: int = 0) -> int | None:
-        flags = _signed(flags)
+    def open(self, pid: int, dir_fd: int, path: bytes, flags: int, mode: int, resolve: int = 0) -> int:
+        flags = signed(flags)
         if flags & O_PATH:
             flags &= ~os.O_CREAT  # as the kernel does
-        base = -1
+        self.open_flags = flags
         self.take_umask(pid)
+        base = -1
         try:
             for _ in range(MAX_LINKS):
-                place = self.place(pid, dir_fd, path, base=base, resolve=resolve)
+                place = find_place(pid, dir_fd, path, base=base, resolve=resolve)
                 if base >= 0:
                     os.close(base)
                 base = place.fd
-                try:
-                    return self._open_at(place, flags, mode, resolve)
-                except OSError as error:
-                    if error.errno != ELOOP or flags & os.O_NOFOLLOW or resolve & 4:
-                        raise
-                try:
-                    path = os.readlink(place.name.rstrip(b"/"), dir_fd=place.fd)
-                except OSError as error:
-                    if error.errno != EINVAL:  # no link any more: try once more
-                        raise
-                    path = place.name
+                text = self._followed(pid, place, flags)
+                if text == b"":
+                    return self._open_at(place, flags, mode)
+                if text is None:
+                    return self._open_magic(place, flags, mode)
                 if place.name.endswith(b"/"):
-                    path += b"/"
+                    text += b"/"
+                if not resolve:
+                    path = text
+                    continue
+                # Under a restriction the whole path has to start again where the restriction counts from.
+                os.close(base)
+                base = -1
+                if resolve & RESOLVE_NO_SYMLINKS or (text.startswith(b"/") and resolve & RESOLVE_BENEATH):
+                    raise OSError(ELOOP if resolve & RESOLVE_NO_SYMLINKS else EXDEV, "a link")
+                head = path.rstrip(b"/").rpartition(b"/")[0]
+                path = text if text.startswith(b"/") or not head else head + b"/" + text
             raise OSError(ELOOP, "too many links")
         finally:
             if base >= 0:
                 os.close(base)
 
-    def _open_at(self, place: Place, flags: int, mode: int, resolve: int) -> int:
+    def _followed(self, pid: int, place: Place, flags: int) -> bytes | None:
+        """The text of the link to follow from here; empty for none, None for a link that only the kernel can follow."""
         creates = flags & os.O_CREAT
-        if place.folder == "/proc" or place.folder.startswith("/proc/") or not creates or place.plain in (".", ".."):
-            # Nothing can be made there, but links like /proc/<pid>/fd/1 must be followed to what they stand for.
-            return os.open(place.name, flags, mode, dir_fd=place.fd)
-        there = place.mode()
-        if there & S_IFMT in (S_IFIFO, S_IFCHR) and not flags & os.O_NONBLOCK:
-            raise WouldBlock
+        if place.name == b".":
+            return b""
+        if place.name.endswith(b"/") and creates:
+            raise OSError(EISDIR, "a new file cannot be a folder")
+        if (flags & os.O_NOFOLLOW and not place.name.endswith(b"/")) or (creates and flags & os.O_EXCL):
+            return b""
+        return place.link_text(pid)
+
+    def _open_magic(self, place: Place, flags: int, mode: int) -> int:
+        """/proc/<pid>/fd/1 and its like: nothing is made, and what they stand for has no other name."""
+        if place.mode(follow=True) & S_IFMT in (S_IFIFO, S_IFCHR) and not flags & (os.O_NONBLOCK | O_PATH):
+            raise WouldBlock(place, flags)
+        return os.open(place.name, flags, mode, dir_fd=place.fd)
+
+    def _open_at(self, place: Place, flags: int, mode: int) -> int:
+        """What is there is no link, or shall not be followed."""
         careful = flags | os.O_NOFOLLOW
+        if not flags & os.O_CREAT or place.name == b".":
+            return os.open(place.name, careful, mode, dir_fd=place.fd)
+        there = place.mode()
+        if there and flags & os.O_EXCL:
+            raise OSError(EEXIST, "exists")
+        if there & S_IFMT in (S_IFIFO, S_IFCHR) and not flags & os.O_NONBLOCK:
+            raise WouldBlock(place, careful)
         if self.allowed(place):
             return os.open(place.name, careful, mode, dir_fd=place.fd)
         if not there:
             raise OSError(EACCES, "denied")
-        if flags & os.O_EXCL:
-            raise OSError(EEXIST, "exists")
         return os.open(place.name, careful & ~os.O_CREAT, mode, dir_fd=place.fd)
 
     def make(self, place: Place, deed: object, *arguments: object) -> None:
@@ -248,7 +192,7 @@ class Names:
         deed(*arguments, dir_fd=place.fd)  # type: ignore[operator]
 
     def mkdir(self, pid: int, dir_fd: int, path: bytes, mode: int) -> None:
-        place = self.place(pid, dir_fd, path)
+        place = find_place(pid, dir_fd, path)
         try:
             self.take_umask(pid)
             self.make(place, os.mkdir, place.name, mode & 0o7777)
@@ -256,7 +200,7 @@ class Names:
             place.close()
 
     def mknod(self, pid: int, dir_fd: int, path: bytes, mode: int, device: int) -> None:
-        place = self.place(pid, dir_fd, path)
+        place = find_place(pid, dir_fd, path)
         try:
             self.take_umask(pid)
             self.make(place, os.mknod, place.name, mode & 0xFFFF, device & 0xFFFFFFFF)
@@ -266,17 +210,19 @@ class Names:
     def symlink(self, pid: int, text: bytes, dir_fd: int, path: bytes) -> None:
         if not text:
             raise OSError(ENOENT, "empty link text")
-        place = self.place(pid, dir_fd, path)
+        place = find_place(pid, dir_fd, path)
         try:
             self.make(place, os.symlink, text, place.name)
         finally:
             place.close()
 
     def link(self, pid: int, old_fd: int, old: bytes, new_fd: int, new: bytes, flags: int) -> None:
-        flags = _signed(flags)
+        flags = signed(flags)
+        if flags & ~(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH):
+            raise OSError(EINVAL, "flags")
         source = self._link_source(pid, old_fd, old, flags)
         try:
-            place = self.place(pid, new_fd, new)
+            place = find_place(pid, new_fd, new)
             try:
                 where = os.fsdecode(os.readlink(b"/proc/self/fd/%d" % source))
                 unnamed = os.fstat(source).st_nlink == 0  # O_TMPFILE: it gets its first name, which is judged below
@@ -295,13 +241,9 @@ class Names:
     def _link_source(self, pid: int, dir_fd: int, path: bytes, flags: int) -> int:
         """The file itself, as an O_PATH descriptor: a link made from it cannot be about another file."""
         if not path and flags & AT_EMPTY_PATH:
-            return self.base(pid, dir_fd)
-        place = self.place(pid, dir_fd, path)
-        try:
-            follow = flags & AT_SYMLINK_FOLLOW
-            return os.open(place.name, O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW), dir_fd=place.fd)
-        finally:
-            place.close()
+            return open_base(pid, dir_fd)
+        follow = 0 if flags & AT_SYMLINK_FOLLOW else os.O_NOFOLLOW
+        return self.open(pid, dir_fd, path, O_PATH | os.O_CLOEXEC | follow, 0)
 
     def _may_modify(self, location: str) -> bool:
         names = tuple(part for part in location.split("/") if part)
@@ -311,10 +253,10 @@ class Names:
         return all(residue_allows(residue(rules, folder), name) for rules in lists)
 
     def rename(self, pid: int, old_fd: int, old: bytes, new_fd: int, new: bytes, flags: int) -> None:
-        flags = _signed(flags)
-        source = self.place(pid, old_fd, old)
+        flags = signed(flags)
+        source = find_place(pid, old_fd, old)
         try:
-            target = self.place(pid, new_fd, new)
+            target = find_place(pid, new_fd, new)
             try:
                 self._check_move(source, target)
                 if flags & RENAME_EXCHANGE:
@@ -339,7 +281,7 @@ class Names:
         """bind(2), always performed here: the family is in memory too, so it cannot be let through unseen."""
         pidfd = syscall("pidfd_open", NUMBERS["pidfd_open"], "ll", process_id, 0)
         try:
-            own = syscall("pidfd_getfd", 438, "lll", pidfd, _signed(socket_fd), 0)
+            own = syscall("pidfd_getfd", 438, "lll", pidfd, signed(socket_fd), 0)
         finally:
             os.close(pidfd)
         try:
@@ -352,20 +294,24 @@ class Names:
             os.close(own)
 
     def _bind_path(self, pid: int, socket_fd: int, address: bytes, path: bytes) -> None:
-        place = self.place(pid, AT_FDCWD, path)
+        place = find_place(pid, AT_FDCWD, path)
+        start = -1
         try:
             if not self.allowed(place):
-                raise OSError(98 if place.mode() else EACCES, "denied")  # EADDRINUSE
-        finally:
-            place.close()
-        self.take_umask(pid)
-        start = self.base(pid, AT_FDCWD)
-        try:
-            os.fchdir(start)  # so that the socket's own idea of its address is what the caller wrote
+                raise OSError(EADDRINUSE if place.mode() else EACCES, "denied")
+            self.take_umask(pid)
+            if place.direct:
+                start = open_base(pid, AT_FDCWD)
+                os.fchdir(start)  # so that the socket's own idea of its address is what the caller wrote
+            else:
+                os.fchdir(place.fd)
+                address = address[:2] + place.name + b"\0"
             _bind(socket_fd, address)
         finally:
             os.chdir(b"/")
-            os.close(start)
+            place.close()
+            if start >= 0:
+                os.close(start)
 
 
 def _bind(socket_fd: int, address: bytes) -> None:

@@ -23,13 +23,13 @@ from sbx.launch.passing import receive
 from sbx.launch.root import TMPFS
 from sbx.launch.template import contents
 
-assert sys.platform == "linux"  # for type checkers on other platforms
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from sbx.launch.start import Launch, Run
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 SIGKILL, SIGCHLD = inside.SIGKILL, inside.SIGCHLD
 SYSTEM_V = (b"/proc/sysvipc/shm", b"/proc/sysvipc/sem", b"/proc/sysvipc/msg")
@@ -67,7 +67,7 @@ def serve_commands(launch: Launch, run: Run, control_fd: int) -> None:
             if pid == 0:
                 return
 
-    Serving(listener, Names(judge, listener), calls).loop((SIGCHLD,), on_signal)
+    Serving(listener, Names(judge), calls).loop((SIGCHLD,), on_signal)
 
 
 class Commands:
