@@ -11,11 +11,11 @@ import sys
 
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 
-assert sys.platform == "linux"  # for type checkers on other platforms
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 
 class c_long(_ctypes._SimpleCData):  # type: ignore[type-arg, misc, unused-ignore]  # kernel spelling
@@ -125,7 +125,7 @@ def names_of(calls: Sequence[str]) -> tuple[int, ...]:
 
 def address_of(data: bytes) -> int:
     """Where the bytes are, for a structure that points to them. They must be kept alive by the caller."""
-    return int.from_bytes(bytes(memoryview(c_char_p(data)).cast("B")), "little")  # type: ignore[arg-type]
+    return int.from_bytes(bytes(memoryview(c_char_p(data)).cast("B")), "little")
 
 
 def argument_area() -> tuple[int, int]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import marshal
 import os
 import sys
-from collections.abc import Mapping
 from types import CodeType
 
 # In the order of their imports: a module comes after those it imports.
@@ -57,7 +56,7 @@ LATER_MODULES = (
 STAMPED = ("launch", "kernel", "model", "version.py")  # an installer that changes a file makes it anew in its folder
 
 
-def write_bundle(environ: Mapping[bytes, bytes]) -> bool:
+def write_bundle(environ: dict[bytes, bytes]) -> bool:
     """Keep the modules for the next start; False where that is not possible or not wanted."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if not sys.flags.no_site or sys.modules["sbx"].__spec__ is None:
@@ -82,16 +81,16 @@ def write_bundle(environ: Mapping[bytes, bytes]) -> bool:
     return True
 
 
-def installation_stamp(package: str) -> tuple[object, ...]:
+def installation_stamp(package: str) -> tuple[str | int | None, ...]:
     """What the modules were made from; `console.py` computes the same."""
-    found: list[object] = [sys.implementation.cache_tag, sys.hexversion, package]
+    found: list[str | int | None] = [sys.implementation.cache_tag, sys.hexversion, package]
     for name in STAMPED:
         now = os.stat(f"{package}/{name}")
         found += [now.st_mtime_ns, now.st_ino]
     return tuple(found)
 
 
-def _row(name: str, package: str) -> tuple[str, str, bool, object]:
+def _row(name: str, package: str) -> tuple[str, str, bool, CodeType]:
     """(name, file, is it a package, its code without docstrings)."""
     below = f"{package}/{name.partition('.')[2].replace('.', '/')}".rstrip("/")
     is_package = os.path.isdir(below)

@@ -17,12 +17,11 @@ from sbx.launch.inside import KILL_EVERYTHING, SIGKILL
 from sbx.launch.rlimits import clamp
 from sbx.launch.start import start
 
-assert sys.platform == "linux"  # for type checkers on other platforms
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypedDict
 
+    from sbx.launch.cgroup import Settings
     from sbx.launch.start import Launch, Run
     from sbx.launch.streams import Streams
     from sbx.launch.wait import Outcome
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
         env: tuple[Any, ...]
         limits: dict[str, Any]
         rlimits: tuple[tuple[int, int, int], ...]
-        cgroup: dict[str, Any] | None
+        cgroup: Settings | None
         sample: tuple[str, ...]  # limits that only the supervisor's own sampling can hold
         profile: str
         workspace: str
@@ -52,6 +51,8 @@ if TYPE_CHECKING:
         env_all: bool
         use_terminal: bool
 
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
 

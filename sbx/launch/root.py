@@ -26,14 +26,14 @@ from sbx.kernel.mounts import (
     OPEN_TREE_CLONE,
 )
 
-assert sys.platform == "linux"  # for type checkers on other platforms
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import TypeAlias
 
     LaunchOp: TypeAlias = tuple[int, bytes, bytes, int]  # (code, path, source, attributes)
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 # Operation codes: the planner's Op, as the plain ints of the launch plan.
 # COPY writes a small system file's content (the `source`) instead of mounting it: a tenth of a bind's cost.

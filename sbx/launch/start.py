@@ -10,14 +10,12 @@ import sys
 
 from sbx.kernel import process, signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
-from sbx.launch.inside import FORWARDED, SIGTSTP, live_inside
+from sbx.launch.inside import FORWARDED, SIGTSTP, listens, live_inside
 from sbx.launch.root import make_directories
-
-assert sys.platform == "linux"  # for type checkers on other platforms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, TypedDict
+    from typing import Any, NotRequired, TypedDict
 
     class Launch(TypedDict):
         namespaces: int  # CLONE_NEW* flags; 0 without user namespaces
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
         private_tmp_access: int  # Landlock rights on a directory made for this run; 0 where /tmp is private anyway
         proxy_port: int  # where the command finds the proxy, in a network namespace of its own
         future: tuple[Any, dict[int, str]] | None  # judge and calls, where names made during the run are judged
+        trace: NotRequired[tuple[Any, ...] | None]  # see tracing: what a traced run looks at
 
     class Run(TypedDict):
         argv: tuple[bytes, ...]
@@ -50,10 +49,15 @@ if TYPE_CHECKING:
         channel: int  # the socket to hand the proxy's listening socket over, or -1
 
 
+assert sys.platform == "linux"  # for type checkers on other platforms
+
+
 def start(launch: Launch, run: Run) -> tuple[int, int]:
     """Clone pid 1 of the sandbox. Returns its pid out here and the descriptor its messages come from."""
     make_directories(launch["operations"])
-    if launch["future"] is not None:
+    if launch.get("trace") is not None:
+        import sbx.launch.tracing
+    if listens(launch):
         import sbx.launch.listener  # noqa: F401  # for pid 1 inside, which can import nothing after the pivot
     if run["channel"] >= 0:
         import _socket  # noqa: F401  # likewise

@@ -47,7 +47,9 @@ class StreamPump:
     at most. `mask` edits what goes out, never what is captured.
     """
 
-    failure = None  # no trouble of an output ends the run: the command itself meets EPIPE
+    failure: tuple[str, int, str, bytes] | None = (
+        None  # no trouble of an output ends the run: the command itself meets EPIPE
+    )
 
     def __init__(
         self,
