@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sbx.cli.here import working_directory
-from sbx.errors import EXIT_USAGE, PolicyError
+from sbx.errors import EXIT_USAGE, PolicyError, UsageError
 from sbx.report.check import Checked, plain_lines, terminal_lines, to_json
 from sbx.report.text import is_terminal, print_lines
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 def command(options: dict[str, Any], files: list[str]) -> int:
     """0 when nothing is wrong, 1 for warnings, errors and failed tests, 2 when a policy cannot be used at all."""
+    if options.get("schema"):
+        return _schema(options, files)
     from sbx.cli.main import complain
 
     cwd = working_directory()
@@ -40,6 +42,17 @@ def command(options: dict[str, Any], files: list[str]) -> int:
     if unusable:
         return EXIT_USAGE
     return 1 if any(each.failed for each in checked) else 0
+
+
+def _schema(options: dict[str, Any], files: list[str]) -> int:
+    if files or options.get("json") or options.get("no-tests"):
+        raise UsageError("--schema checks nothing", remedy="write 'sbx check --schema' alone")
+    import json
+
+    from sbx.policy.schema import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+    return 0
 
 
 def _check(file: str | None, cwd: str, *, tests: bool) -> Checked:

@@ -96,18 +96,22 @@ COMMANDS = (
         "check",
         "sbx.cli.check",
         "Validate and lint policies, and run the tests they contain.",
-        (("no-tests", FLAG, "", False, "Do not run the policy's own tests.", ""), JSON),
+        (
+            ("no-tests", FLAG, "", False, "Do not run the policy's own tests.", ""),
+            ("schema", FLAG, "", False, "Print the JSON Schema of policies, for editors, and check nothing.", ""),
+            JSON,
+        ),
         words="[FILE]...",
         most=MANY,
         about="Without FILE, the policy in force here. Exit status: 0 when nothing was found, 1 when something was, 2 "
         "for a policy that cannot be used.",
-        examples=("sbx check", "sbx check policies/*.yaml"),
+        examples=("sbx check", "sbx check policies/*.yaml", "sbx check --schema > .sbx.schema.json"),
     ),
     Command(
         "profiles",
         "sbx.cli.profiles",
         "List the profiles in force, or show the effective rules of one.",
-        (POLICY, JSON),
+        (POLICY, ("names", FLAG, "", False, "Print the names alone, one a line.", ""), JSON),
         words="[list | show NAME]",
         most=2,
         examples=("sbx profiles", "sbx profiles show build"),
@@ -119,13 +123,14 @@ COMMANDS = (
         (
             *(row for row in RUN_OPTIONS if row[5] in ("Policy", "Limits") or row[0] in ("env", "env-all", "cwd")),
             ("platform", TEXT, "linux|macos|windows", False, "Plan for this platform (default: this one).", "Output"),
-            ("format", TEXT, "text|json|sbpl", False, "How to print it (default: text).", "Output"),
+            ("format", TEXT, "text|json|sbpl|bwrap|systemd", False, "How to print it (default: text).", "Output"),
             ("json", FLAG, "", False, "Print JSON.", "Output"),
         ),
         words="[COMMAND [ARGS]...]",
         most=MANY,
         about="The operations in order with the rule that causes each, the Landlock rules, and how exactly each rule "
-        "of the profile is enforced. Write '--' before a command that has options of its own.",
+        "of the profile is enforced. Write '--' before a command that has options of its own. The formats bwrap and "
+        "systemd are the nearest that those come to the plan, with a list of what they cannot express.",
         examples=("sbx plan --profile build -- make -j4", "sbx plan --platform macos --format sbpl"),
     ),
     Command(

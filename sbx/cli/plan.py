@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from sbx.policy.document import Policy
 
 PLATFORMS = ("linux", "macos", "windows")
-FORMATS = ("text", "json", "sbpl")
+FORMATS = ("text", "json", "sbpl", "bwrap", "systemd")
+EQUIVALENTS = ("bwrap", "systemd")
 
 
 def command(options: dict[str, Any], words: list[str]) -> int:
@@ -27,20 +28,59 @@ def command(options: dict[str, Any], words: list[str]) -> int:
     form = _choice(options, "format", FORMATS, "json" if options.get("json") else "text")
     if form == "sbpl" and platform != "macos":
         if "platform" in options:
-            raise UsageError(f"--format sbpl is the macOS form of a plan, not that of {platform}")
+            raise UsageError(
+                f"--format sbpl is the macOS form of a plan, not that of {platform}", remedy="add --platform macos"
+            )
         platform = "macos"
+    if form in EQUIVALENTS and platform != "linux":
+        raise UsageError(f"--format {form} is a form of Linux plans", remedy="add --platform linux")
     policy, profile, cwd = _profile(options)
     if form == "sbpl":
         from sbx.planner.macos import PLAN_TMP, compile_sbpl
 
         sys.stdout.write(compile_sbpl(profile, proxy_port=None, tmp=PLAN_TMP))
         return 0
-    found = without_secrets(_plan(platform, policy, profile, cwd))
+    found = without_secrets(with_environment(_plan(platform, policy, profile, cwd), options))
+    if form in EQUIVALENTS:
+        return _equivalent(form, found, words)
     if form == "json":
         print(plan_to_json(found, indent=2))
     else:
         for line in text_lines(found):
             print(line)
+    return 0
+
+
+def _equivalent(form: str, plan: Plan, words: list[str]) -> int:
+    """The nearest that another tool comes to the plan, with what it leaves out."""
+    from shutil import which
+
+    from sbx.launch.environment import build_environment, environment_rules
+    from sbx.planner.as_bwrap import bwrap_lines, usable
+    from sbx.planner.as_systemd import systemd_lines
+
+    if not words:
+        raise UsageError(
+            f"--format {form} needs the command", remedy=f"write it last: sbx plan --format {form} -- make"
+        )
+    if not usable(plan):
+        raise UsageError(
+            "this machine's plan is made of Landlock rules, which bwrap and systemd cannot express",
+            remedy="run it where 'sbx doctor' finds user namespaces",
+        )
+    env = plan.env
+    rules = environment_rules(env.pass_names, (), env.secret, env.pass_all)
+    environ = {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()}
+    names = [os.fsdecode(name) for name in build_environment(rules, environ, {})]
+    if form == "systemd":
+        program = which(words[0])
+        if program is None:
+            raise UsageError(f"there is no command {words[0]}", remedy="systemd needs its full path")
+        lines = systemd_lines(plan, [os.path.abspath(program), *words[1:]], names)
+    else:
+        lines = bwrap_lines(plan, words, names)
+    for line in lines:
+        print(line)
     return 0
 
 
@@ -80,6 +120,18 @@ def _plan(platform: str, policy: Policy, profile: EffectiveProfile, cwd: str) ->
     from sbx.supervise.compile import capabilities, plan_for
 
     return plan_for(policy, profile, cwd=cwd, environ=os.environ, machine=capabilities())
+
+
+def with_environment(plan: Plan, options: Mapping[str, Any]) -> Plan:
+    """The same plan with what --env and --env-all add to it."""
+    entries = [entry.partition("=") for entry in options.get("env", ())]
+    env = replace(
+        plan.env,
+        pass_names=(*plan.env.pass_names, *(name for name, equals, _ in entries if not equals)),
+        set_values=(*plan.env.set_values, *((name, value) for name, equals, value in entries if equals)),
+        pass_all=plan.env.pass_all or bool(options.get("env-all")),
+    )
+    return replace(plan, env=env)
 
 
 def without_secrets(plan: Plan) -> Plan:

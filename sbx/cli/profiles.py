@@ -22,11 +22,14 @@ def command(options: dict[str, Any], words: list[str]) -> int:
         raise UsageError(f"profiles: there is no '{verb}'", remedy=did_you_mean(verb, VERBS))
     cwd = working_directory()
     policy = load_policy(cwd, policy_file=options.get("policy"), environ=os.environ, trust=False)
-    if not policy.trusted:
+    if not policy.trusted and not options.get("names"):
         print(f"sbx: {policy.workspace_file} is not approved yet, so that no run uses it", file=sys.stderr)
     if verb == "list":
         if len(words) > 1:
             raise UsageError("profiles: list takes no name", remedy="write 'sbx profiles show NAME'")
+        if options.get("names"):
+            print("\n".join(sorted(policy.profiles)))
+            return 0
         shown = report.listing(policy)
     else:
         if len(words) < 2:

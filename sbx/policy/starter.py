@@ -44,6 +44,8 @@ def starter(folder: str, kinds: tuple[Kind, ...]) -> str:
     lines = [
         "# What commands run by sbx in this folder may touch. 'sbx check' validates this file,",
         "# 'sbx explain PATH' says what it means for a path, 'sbx profiles show build' lists every rule.",
+        "# For completion in editors: 'sbx check --schema > .sbx.schema.json', and as the first line of this file",
+        "#   # yaml-language-server: $schema=.sbx.schema.json",
         "schemaVersion: 2",
         "",
         "# Denied in every profile, whatever else is said; nothing can undo it.",
