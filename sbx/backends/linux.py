@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sbx.backends.capabilities import Capabilities
+from sbx.backends.trace import account_trace, launch_trace
 from sbx.errors import SandboxUnavailable
 from sbx.kernel import landlock, process
+from sbx.kernel.path_calls import watched
 from sbx.kernel.seccomp_filter import NOTIFY_CREATES, build_filter
 from sbx.kernel.syscalls_table import numbers
 from sbx.launch import root
@@ -64,14 +66,27 @@ class Backing:
     enforced: dict[str, Applied]
 
 
-def compile_launch(profile: EffectiveProfile, plan: Plan, capabilities: Capabilities) -> Backing:
-    """Raises SandboxUnavailable where something asked for cannot be enforced and the profile insists on it."""
+def compile_launch(
+    profile: EffectiveProfile,
+    plan: Plan,
+    capabilities: Capabilities,
+    *,
+    trace: bool = False,
+    learn: EffectiveProfile | None = None,
+) -> Backing:
+    """Raises SandboxUnavailable where something asked for cannot be enforced and the profile insists on it.
+
+    `trace` tells what `profile` denied; `learn` tells what another profile would have to allow.
+    """
     if capabilities.backend == "none":
         raise unavailable(capabilities)
     from sbx.backends.limits import choose_limits
 
     limits = choose_limits(profile.limits, capabilities)
     enforced = account(profile, plan, capabilities) | limits.enforced
+    if trace or learn is not None:
+        enforced["trace"] = account_trace(capabilities, namespaces=plan.backend == "namespaces")
+    watching = "trace" in enforced and enforced["trace"].applied
     if profile.require is Require.FULL:
         refuse_lacking(profile, plan, enforced, capabilities)
     namespaces = plan.backend == "namespaces"
@@ -103,6 +118,7 @@ def compile_launch(profile: EffectiveProfile, plan: Plan, capabilities: Capabili
                 # Without a private root nothing but this, or Landlock from ABI 9 on, keeps the host's sockets away.
                 unix_sockets=namespaces or capabilities.landlock_abi >= 9,
                 notify=NOTIFY_CREATES if listening else (),
+                watch=watched(capabilities.machine) if watching else (),
             ),
             "private_tmp_access": 0 if namespaces else private_tmp_access(profile, capabilities.landlock_abi),
             "proxy_port": PROXY_PORT if profile.network.mode is NetworkMode.ALLOW else 0,
@@ -122,6 +138,9 @@ def compile_launch(profile: EffectiveProfile, plan: Plan, capabilities: Capabili
         "network": (profile.network.mode.value, tuple(text for text, _ in profile.network.allow)),
         "adapted": (),
     }
+    if watching:
+        asked = profile if learn is None else learn
+        prepared["launch"]["trace"] = launch_trace(asked.judge, capabilities.machine, learning=learn is not None)
     return Backing(prepared, plan, enforced)
 
 

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 def finish(done: Done) -> int:
     """Result, JSON, audit, report. Returns the exit code of `sbx run`."""
+    from sbx.report.denials import traced
     from sbx.report.run import report
 
+    traced(done)
     result = make_result(done)
     code = result.rc
     if done.json_target is not None:

@@ -9,6 +9,7 @@ from sbx.cli.finish import finish, record_failure
 from sbx.errors import SbxError, UsageError
 from sbx.launch import store
 from sbx.launch.bundle import write_bundle
+from sbx.report.view import view_of
 from sbx.supervise.compile import compile_run, working_directory
 from sbx.supervise.execute import Done, execute
 
@@ -21,6 +22,8 @@ def command(options: dict[str, Any], words: list[str]) -> int:
             raise UsageError("no command to run", remedy="write it after the options: sbx run -- make -j4")
         cwd = working_directory(options)
         compiled = compile_run(options, cwd=cwd, environ=dict(os.environ))
+        if options.get("trace"):
+            compiled.prepared["view"] = view_of(compiled.profile, compiled.policy).entry()
         if compiled.dependencies is not None:
             key = store.make_key(options, os.getcwdb(), environ)
             if store.save(key, compiled.dependencies, dict(compiled.prepared), environ):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 assert sys.platform == "linux"  # for type checkers on other platforms
 
 # Messages from inside, each a marshalled tuple behind its length in four bytes.
-STARTED, FAILED, EXEC_FAILED, STOPPED, EXITED = 1, 2, 3, 4, 5
+STARTED, FAILED, EXEC_FAILED, STOPPED, EXITED, DENIED, COUNTED = 1, 2, 3, 4, 5, 6, 7
 
 # From the supervisor: continue the command, and let it have the terminal.
 CONTINUE_WITH_TERMINAL = 40  # a real-time signal that nobody else uses
@@ -100,7 +100,7 @@ def confine(launch: Launch, run: Run, status_fd: int) -> None:
     process.prctl(process.PR_SET_PDEATHSIG, SIGKILL)  # again: a change of credentials clears it
     if launch["landlock"] is not None:
         landlock_rules(launch["landlock"])
-    if launch["seccomp"] and launch["future"] is None:
+    if launch["seccomp"] and not listens(launch):
         step("install the system call filter", seccomp.install, launch["seccomp"])
 
 
@@ -211,7 +211,7 @@ def landlock_rules(plan: tuple[Any, ...], more: tuple[tuple[bytes, int, bool], .
 
 
 def _supervise(launch: Launch, run: Run, status_fd: int) -> None:
-    if launch["future"] is not None:
+    if listens(launch):
         _supervise_listening(launch, run, status_fd)
         return
     command = spawn(run, status_fd)
@@ -226,6 +226,11 @@ def _supervise(launch: Launch, run: Run, status_fd: int) -> None:
         pid, status, usage = os.wait4(-1, WUNTRACED_WALL)
         if pid == command:
             _command_changed(command, run, status, usage, status_fd)
+
+
+def listens(launch: Launch) -> bool:
+    """Does the filter hand calls over to this process?"""
+    return launch["future"] is not None or launch.get("trace") is not None
 
 
 def _command_changed(command: int, run: Run, status: int, usage: Any, status_fd: int) -> None:
@@ -255,8 +260,6 @@ def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
     from sbx.launch.listener import Serving, spawn_listened  # imported before, by start: here it costs nothing
     from sbx.launch.names import Names
 
-    judge, calls = launch["future"]  # type: ignore[misc]
-
     def failed(error: OSError) -> None:
         tell(status_fd, (FAILED, "install the system call filter", error.errno or 0, str(error), b""))
 
@@ -284,7 +287,18 @@ def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
         else:
             send_group(command, number)
 
-    Serving(listener, Names(judge), calls).loop(heard, on_signal)
+    serving = None
+    if launch["future"] is not None:
+        judge, calls = launch["future"]
+        serving = Serving(listener, Names(judge), calls)
+    trace = launch.get("trace")
+    if trace is None:
+        assert serving is not None
+        serving.loop(heard, on_signal)
+    else:
+        from sbx.launch.tracing import Tracing  # imported before, as the rest
+
+        Tracing(listener, trace, serving, lambda message: tell(status_fd, message)).loop(heard, on_signal)
 
 
 def _reap(command: int, run: Run, status_fd: int) -> None:

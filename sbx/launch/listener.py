@@ -76,7 +76,7 @@ class Serving:
         while True:
             for descriptor, event in poll.poll():
                 if descriptor == signal_fd:
-                    for at in _read_signals(signal_fd):
+                    for at in read_signals(signal_fd):
                         on_signal(at)
                 elif event & select.POLLIN:
                     self.serve()
@@ -87,7 +87,10 @@ class Serving:
         found = self.listener.receive()
         if found is None:
             return
-        identity, pid, number, arguments = found
+        self.answer(*found)
+
+    def answer(self, identity: int, pid: int, number: int, arguments: tuple[int, ...]) -> None:
+        """Judge and perform one call."""
         try:
             descriptor = self._perform(identity, pid, number, arguments)
         except WouldBlock as waiting:
@@ -193,7 +196,7 @@ class Serving:
         return self.names.open(pid, a[0], path(a[1]), flags, mode, resolve)
 
 
-def _read_signals(signal_fd: int) -> list[int]:
+def read_signals(signal_fd: int) -> list[int]:
     try:
         data = os.read(signal_fd, 128 * 32)
     except BlockingIOError:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 # These need more than a plan: the compile side handles the whole run.
-NEEDS_COMPILE_SIDE = ("trace", "json", "verbose", "max-stdout", "max-stderr")
+NEEDS_COMPILE_SIDE = ("json", "verbose", "max-stdout", "max-stderr")
 
 
 def environ_bytes() -> dict[bytes, bytes]:
@@ -114,4 +114,5 @@ def is_plain_success(done: dict[str, Any]) -> bool:
         and not outcome["timed_out"]
         and outcome["stop_signal"] is None
         and outcome["limit"] is None
+        and "denied" not in outcome
     )

@@ -19,7 +19,7 @@ from sbx.launch.start import start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, TypedDict
+    from typing import Any, NotRequired, TypedDict
 
     from sbx.launch.cgroup import Settings
     from sbx.launch.start import Launch, Run
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         backend: str
         enforced: tuple[tuple[str, bool, bool, str], ...]
         network: tuple[str, tuple[str, ...]]
+        view: NotRequired[dict[str, Any]]  # of a traced run: the rules with their places (report.view)
         adapted: tuple[str, ...]  # commands whose arguments change the plan: never served from the store
 
     class Request(TypedDict):

@@ -16,6 +16,8 @@ from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.launch.hearing import STOPPING
 from sbx.launch.inside import (
     CONTINUE_WITH_TERMINAL,
+    COUNTED,
+    DENIED,
     EXEC_FAILED,
     EXITED,
     FAILED,
@@ -34,7 +36,7 @@ from sbx.launch.inside import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Protocol, TypedDict
+    from typing import Any, NotRequired, Protocol, TypedDict
 
     class Pump(Protocol):
         """A stream that the supervisor looks at on its way."""
@@ -68,6 +70,8 @@ if TYPE_CHECKING:
         timed_out: bool
         stop_signal: int | None  # the signal that told sbx to stop
         killed: bool  # SIGKILL was needed
+        denied: NotRequired[list[tuple[Any, ...]]]  # of a traced run: see observe
+        counted: NotRequired[tuple[tuple[int, ...], int, int]]  # how often each, calls not seen, records left out
         limit: str | None  # memory | cpu | pids | a failed watcher's words
 
 
@@ -280,6 +284,10 @@ class Supervisor:
             self.outcome["cpu_s"] = user_s + system_s
             self.outcome["max_rss_bytes"] = max_rss_kib * 1024
             self.deadline = None  # it ended by itself, however close the deadline was
+        elif kind == DENIED:
+            self.outcome.setdefault("denied", []).extend(message[1])
+        elif kind == COUNTED:
+            self.outcome["counted"] = message[1:]
         elif kind == STOPPED and self.terminal >= 0:
             self._stopped(message[1], message[2])
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 GOOD, BAD, WARN, INFO, NEXT = "good", "bad", "warn", "info", "next"
 SHOWN_DENIALS = 12
+SHOWN_REMEDIES = 3
 
 # What to do, by status. {profile} is filled in.
 ADVICE = {
@@ -43,7 +44,7 @@ def facts(result: Result, notes: Sequence[str] = (), hints: Sequence[str] = ()) 
     advice = [ADVICE[status].format(profile=result.profile)] if status in ADVICE else []
     if any(True for _ in _lacking(result)):
         advice.append("'sbx doctor' says how this machine could enforce the rest")
-    advice.extend(dict.fromkeys(each.remedy for each in result.denials[:SHOWN_DENIALS] if each.remedy))
+    advice.extend(list(dict.fromkeys(each.remedy for each in result.denials if each.remedy))[:SHOWN_REMEDIES])
     if result.denials:
         advice.append("'sbx explain --last' says why, and what change would allow it")
     found.extend(("next", words, NEXT) for words in (*advice, *hints))
@@ -82,7 +83,7 @@ def _where(result: Result) -> str:
 def _denial(each: Denial) -> str:
     program = f" by {each.program}" if each.program else ""
     times = f" ({each.count} times)" if each.count > 1 else ""
-    rule = f": rule {each.rule}" if each.rule else ""
+    rule = f": rule {each.rule}" if each.rule else ": no rule allows it"
     place = f" at {each.place}" if each.place else ""
     likely = "probably " if each.likely else ""
     return f"{likely}{each.operation} {each.path}{program}{times}{rule}{place}"

@@ -139,7 +139,8 @@ def compile_run(
     policy = load_policy(cwd, policy_file=options.get("policy"), environ=environ)
     rules = option_rules(options) if extra is None else extra
     profile = effective_profile(policy, options.get("profile"), rules)
-    return compile_profile(policy, profile, cwd=cwd, environ=environ, machine=machine)
+    trace = bool(options.get("trace"))
+    return compile_profile(policy, profile, cwd=cwd, environ=environ, machine=machine, trace=trace)
 
 
 def compile_profile(
@@ -149,10 +150,13 @@ def compile_profile(
     cwd: str,
     environ: Mapping[str, str],
     machine: Capabilities | None = None,
+    trace: bool = False,
+    learn: EffectiveProfile | None = None,
 ) -> Compiled:
+    """`trace` and `learn`: see `backends.linux.compile_launch`."""
     found = capabilities() if machine is None else machine
     plan = plan_for(policy, profile, cwd=cwd, environ=environ, machine=found)
-    backing = compile_launch(profile, plan, found)
+    backing = compile_launch(profile, plan, found, trace=trace, learn=learn)
     needed = dependencies(policy, profile, plan, copied_files(backing.prepared))
     return Compiled(policy, profile, plan, backing.prepared, backing.enforced, needed)
 

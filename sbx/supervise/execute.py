@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sbx.launch.start import Run
     from sbx.launch.streams import Streams
     from sbx.launch.wait import Outcome
+    from sbx.model.result import Denial
     from sbx.supervise.proxying import ProxyRun
     from sbx.supervise.result import JsonTarget
 
@@ -37,6 +38,7 @@ class Done:
     streams: Streams | None = None
     began: float = 0.0
     network: tuple[dict[str, Any], ...] = ()
+    denials: tuple[Denial, ...] = ()
     notes: list[str] = field(default_factory=list)
     pids_peak: int = 0
     environ: dict[bytes, bytes] = field(default_factory=dict)

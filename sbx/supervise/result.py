@@ -61,6 +61,7 @@ def make_result(done: Done) -> Result:
         stderr=_captured(streams.stderr if streams else None),
         truncated=_truncated(streams),
         usage=Usage(round(done.outcome["cpu_s"] * 1000), done.outcome["max_rss_bytes"], done.pids_peak),
+        denials=done.denials,
         network=done.network,
         enforced=enforced,
     )

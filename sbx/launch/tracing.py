@@ -1,0 +1,171 @@
+"""pid 1's loop of a traced run: look at each call, let it go on, tell the supervisor what was denied.
+
+Calls that make names while denies for new names are in force are judged and performed as always (`listener`); all
+others are only looked at. Trouble in here ends the run: nothing goes on unseen.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+
+from sbx.kernel import process
+from sbx.kernel.watch import Watcher
+from sbx.launch.inside import COUNTED, DENIED
+from sbx.launch.listener import read_signals
+from sbx.launch.observe import Observer
+
+assert sys.platform == "linux"  # for type checkers on other platforms
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+    from sbx.kernel.notify import Listener
+    from sbx.launch.listener import Serving
+    from sbx.launch.observe import Record
+
+AT_FDCWD = 0xFFFFFF9C
+ESRCH, EFAULT = 3, 14
+QUIET_MS = 50  # without a call for that long, what was found is told
+BATCH = 32  # denials in one message
+AF_UNIX = b"\x01\x00"
+_UNKNOWN = object()
+
+
+class Tracing:
+    """`trace` is the plan's part: the judge, whether to note needs instead of denials, the rows of kernel.path_calls by
+    number, and which of those calls `serving` makes itself (argument and mask, -1 for always)."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        trace: tuple[Any, ...],
+        serving: Serving | None,
+        tell: Callable[[tuple[Any, ...]], None],
+    ) -> None:
+        judge, learning, self.calls, performed = trace
+        self.watcher = Watcher(listener.descriptor)
+        self.observer = Observer(judge, learning=learning)
+        self.serving = serving
+        self.performed: dict[int, tuple[int, int]] = performed if serving is not None else {}
+        self.tell = tell
+        self.unseen = 0  # calls whose arguments could not be read
+        self.seen = False
+        self._cwd: dict[int, bytes] = {}
+        self._newest = 0
+        self._told: list[Record] = []
+
+    def loop(self, numbers: tuple[int, ...], on_signal: Callable[[int], None]) -> NoReturn:
+        """As Serving.loop: the signals are blocked since before the fork, `on_signal` ends the process."""
+        signal_fd = process.signalfd(numbers)
+        listener_fd = self.watcher.descriptor
+        poll = select.poll()
+        poll.register(signal_fd, select.POLLIN)
+        poll.register(listener_fd, select.POLLIN)
+        serve = self.serve
+        records = self.observer.records
+        while True:
+            ready = poll.poll(QUIET_MS if len(records) > len(self._told) else None)
+            if not ready:
+                self.report()
+            for descriptor, event in ready:
+                if descriptor == signal_fd:
+                    self.report()
+                    self._count()
+                    for at in read_signals(signal_fd):
+                        on_signal(at)
+                elif event & select.POLLIN:
+                    serve()
+                else:  # POLLHUP: nobody is under the filter any more
+                    poll.unregister(descriptor)
+
+    def serve(self) -> None:
+        watcher = self.watcher
+        if not watcher.receive():
+            return
+        event = watcher.event
+        pid = event[1] & 0xFFFFFFFF
+        number = event[2] & 0xFFFFFFFF
+        row = self.calls.get(number)
+        if row is not None:
+            try:
+                self._look(pid, number, row, event)
+            except OSError as error:
+                if self.seen and error.errno not in (ESRCH, EFAULT):
+                    self.unseen += 1
+        judged = self.performed.get(number)
+        if judged is not None and (judged[0] < 0 or event[4 + judged[0]] & judged[1]):
+            arguments = tuple(event[4:10])
+            self.serving.answer(event[0], pid, number, arguments)  # type: ignore[union-attr]
+        else:
+            watcher.let_through()
+
+    def _look(self, pid: int, number: int, row: tuple[str, Any, int, int], event: Any) -> None:
+        operation, paths, flags_at, mask = row
+        observer = self.observer
+        flags = event[4 + flags_at] & mask if flags_at >= 0 else 0
+        if len(paths) == 1:
+            directory, at = paths[0]
+            if operation == "connect" or operation == "bind":
+                address = self.watcher.data(pid, event[4 + at], min(flags, 128))
+                path = address[2:].split(b"\0", 1)[0] if address[:2] == AF_UNIX else b""
+                flags = 0
+            else:
+                path = self.watcher.text(pid, event[4 + at])
+            self.seen = True
+            if not path:
+                return
+            # 47 is a slash: the path starts nowhere but at the root.
+            base = b"" if path[0] == 47 else self._base(pid, AT_FDCWD if directory < 0 else event[4 + directory])
+            record = observer.known.get((number, flags, base, path), _UNKNOWN)
+            if record is _UNKNOWN:
+                record = observer.first(number, operation, flags, base, path, pid)
+            if record is not None:
+                record.count += 1  # type: ignore[attr-defined]
+            if operation == "chdir":
+                self._cwd.clear()
+            elif operation == "execute":
+                self._cwd.pop(pid, None)  # a new process, perhaps with a number that was used before
+        elif paths:
+            absolute = [self._absolute(pid, directory, at, event) for directory, at in paths]
+            if all(absolute):
+                two = observer.link if operation == "link" else observer.rename
+                for each in two(absolute[0], absolute[1], flags, pid):
+                    each.count += 1
+        else:  # fchdir
+            self._cwd.clear()
+
+    def _absolute(self, pid: int, directory: int, at: int, event: Any) -> bytes:
+        path = self.watcher.text(pid, event[4 + at])
+        if not path or path[0] == 47:
+            return path
+        return self._base(pid, AT_FDCWD if directory < 0 else event[4 + directory]) + b"/" + path
+
+    def _base(self, pid: int, directory: int) -> bytes:
+        """Where relative paths of this thread start."""
+        directory &= 0xFFFFFFFF
+        if directory != AT_FDCWD:
+            return os.readlink(b"/proc/%d/fd/%d" % (pid, directory))
+        found = self._cwd.get(pid)
+        if found is None:
+            if pid < self._newest:  # numbers may have started anew
+                self._cwd.clear()
+            self._newest = pid
+            found = self._cwd[pid] = os.readlink(b"/proc/%d/cwd" % pid)
+        return found
+
+    def report(self) -> None:
+        """Tell what is new, in bounded messages."""
+        records = list(self.observer.records.values())
+        new = records[len(self._told) :]
+        for start in range(0, len(new), BATCH):
+            self.tell((DENIED, tuple(each.told for each in new[start : start + BATCH])))
+        self._told = records
+
+    def _count(self) -> None:
+        """How often each, calls that could not be seen, records that were left out."""
+        counts = tuple(each.count for each in self._told)
+        self.tell((COUNTED, counts, self.unseen, self.observer.left_out))

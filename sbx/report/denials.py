@@ -1,0 +1,156 @@
+"""What a traced run was denied, as it is told: each thing once, real failures first, with its rule and its remedy.
+
+The listener inside says what the rules deny and the kernel refused, as far as it could see. Whether a hidden file
+exists at all is only known out here: a program that looks for its configuration in ten places was denied nothing where
+there is nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from sbx.model.glob import split_path
+from sbx.model.location import real_location
+from sbx.model.result import Denial
+from sbx.model.verdict import EXEC, MODIFY, READ, consult
+from sbx.report.change import changes
+from sbx.report.view import Row, View, from_entry
+from sbx.report.words import place_of
+
+if TYPE_CHECKING:
+    from sbx.supervise.execute import Done
+
+# As in launch.observe, which only Linux can import.
+SURE, TARGET, PARENT = 0, 1, 2
+
+LOOKS = ("stat", "access", "readlink", "chdir", "watch", "connect")
+MAKES = ("create", "mkdir", "mknod", "symlink", "link", "bind")
+MOVES = ("unlink", "rmdir", "rename")
+OWNS = ("chmod", "chown", "utime")
+ACCESS_NAMES = ("read", "modify", "exec")
+
+
+def traced(done: Done) -> None:
+    """Put the denials of a traced run, and what has to be said about them, into `done`."""
+    entry = done.prepared.get("view")
+    view = None if entry is None else from_entry(entry)
+    told = done.outcome.get("denied", [])
+    counts, unseen, left_out = done.outcome.get("counted", ((), 0, 0))
+    if view is not None:
+        cwd = os.fsdecode(done.prepared["launch"]["cwd"])
+        found, missing = judged(view, told, counts, cwd)
+        done.denials = (*done.denials, *found)
+        if missing and found:
+            done.notes.append(f"{missing} looks at files that do not exist are not shown")
+    if unseen:
+        done.notes.append(f"{unseen} calls could not be looked at: their process let nobody read its memory")
+    if left_out:
+        done.notes.append(f"more than {len(told)} different denials: {left_out} are not shown")
+
+
+def judged(
+    view: View, told: list[tuple[str, int, bytes, int, bool, bytes]], counts: tuple[int, ...], cwd: str
+) -> tuple[list[Denial], int]:
+    """The denials in the order they are told, and how many looks at missing files were left out."""
+    found: dict[tuple[int, str, str], tuple[int, int, Denial]] = {}
+    missing = 0
+    for position, (word, access, location, evidence, follow, program) in enumerate(told):
+        count = max(1, counts[position] if position < len(counts) else 1)
+        path = os.fsdecode(location)
+        if evidence != SURE:
+            real = real_location(path, "/", follow=follow)
+            if real is None:
+                continue
+            path = real
+        if not _meant_something(word, path, evidence):
+            missing += count
+            continue
+        denial = denial_of(view, word, access, path, cwd, program=os.fsdecode(program), count=count)
+        if denial is None or not _possible(word, path):
+            continue
+        key = (access, word, path)
+        earlier = found.get(key)
+        if earlier is not None:
+            found[key] = (*earlier[:2], _times(earlier[2], earlier[2].count + count))
+        else:
+            found[key] = (_rank(word), position, denial)
+    return _without_echoes(found), missing
+
+
+def denial_of(
+    view: View, word: str, access: int, path: str, cwd: str, *, program: str = "", count: int = 1, likely: bool = False
+) -> Denial | None:
+    """The denial with the rule that decided and what would allow it; None where the rules allow it after all."""
+    answers = consult(view.judge, access, split_path(path))
+    denied: list[tuple[str, Row | None]] = []
+    for position, allowed, winner, _ in answers:
+        if not allowed:
+            rows = view.rows[position] or ()
+            denied.append((ACCESS_NAMES[position], Row(rows[winner]) if winner >= 0 else None))
+    if not denied:
+        return None
+    row = denied[0][1]
+    advice = changes(view, path, denied)
+    return Denial(
+        operation=word,
+        path=path,
+        program=program,
+        count=count,
+        rule="" if row is None else row.text,
+        place="" if row is None else place_of(row.file, row.line, cwd),
+        remedy=advice[0][1] if advice else "",
+        likely=likely,
+    )
+
+
+def access_of(operation: str) -> int:
+    """What an operation needs, for whoever explains it later."""
+    if operation == "execute":
+        return EXEC
+    return READ if operation in ("read", "list", *LOOKS) else MODIFY
+
+
+def _meant_something(word: str, path: str, evidence: int) -> bool:
+    """Is there, outside, what the call was about?"""
+    if evidence == TARGET:
+        return os.path.lexists(path)
+    if evidence == PARENT:
+        return os.path.isdir(os.path.dirname(path))
+    return True
+
+
+def _possible(word: str, path: str) -> bool:
+    """Would the system itself have let it happen? What fails everywhere is no denial of ours."""
+    if word in MAKES or word in MOVES:
+        return os.access(os.path.dirname(path) or "/", os.W_OK) or not os.path.lexists(os.path.dirname(path))
+    if not os.path.lexists(path) or word in LOOKS:
+        return True
+    if word in OWNS:
+        return os.lstat(path).st_uid == os.geteuid() or os.geteuid() == 0
+    if word == "execute":
+        return os.path.isfile(path) and os.access(path, os.X_OK)
+    if word in ("write", "truncate", "setxattr"):
+        return os.access(path, os.W_OK) and not os.path.isdir(path)
+    return os.access(path, os.R_OK)
+
+
+def _rank(word: str) -> int:
+    """What most likely made the command fail comes first; mere looks come last."""
+    return 1 if word in LOOKS else 0
+
+
+def _without_echoes(found: dict[tuple[int, str, str], tuple[int, int, Denial]]) -> list[Denial]:
+    """A look at what was then read as well is not worth a line of its own."""
+    stronger = {(access, path) for access, word, path in found if word not in LOOKS}
+    stronger |= {(READ, path) for access, word, path in found if access == EXEC and word == "execute"}
+    kept = [
+        entry for (access, word, path), entry in found.items() if word not in LOOKS or (access, path) not in stronger
+    ]
+    return [denial for _, _, denial in sorted(kept, key=lambda entry: entry[:2])]
+
+
+def _times(denial: Denial, count: int) -> Denial:
+    from dataclasses import replace
+
+    return replace(denial, count=count)
