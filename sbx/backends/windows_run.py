@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sbx.backends.windows import command_line, environment_block, limits_of
-from sbx.backends.windows_status import TERMINATED_BY_SBX, Verdict, ended, not_started
+from sbx.backends.windows_status import SEE_DOCTOR, TERMINATED_BY_SBX, Verdict, ended, not_started
 from sbx.errors import CommandNotFound, SetupFailed
 from sbx.kernel import windows_types as win
 from sbx.model.profile import DEFAULT_GRACE_S, Limits
@@ -109,7 +109,7 @@ def run(argv: Sequence[str], *, env: Mapping[str, str], cwd: str, limits: Limits
             port = stack.enter_context(owned(kernel.completion_port(job)))
             token = stack.enter_context(owned(low_token()))
         except OSError as error:
-            raise SetupFailed(f"the sandbox could not be made: {error}") from error
+            raise SetupFailed(f"the sandbox could not be made: {error}", remedy=SEE_DOCTOR) from error
         captures = (_Capture(limits.stdout_bytes), _Capture(limits.stderr_bytes))
         block = environment_block({**env, "TEMP": folder, "TMP": folder})
         process, pid, readers = _start(stack, job, token, program, line, block, cwd, captures)
@@ -156,7 +156,7 @@ def _start(
                 kernel.resume_thread(thread)
             except OSError as error:
                 kernel.terminate_process(process, TERMINATED_BY_SBX)
-                raise SetupFailed(f"the command could not be put into its job: {error}") from error
+                raise SetupFailed(f"the command could not be put into its job: {error}", remedy=SEE_DOCTOR) from error
         started = True
     finally:
         for descriptor in theirs if started else (*theirs, *ours):

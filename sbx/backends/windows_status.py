@@ -84,6 +84,9 @@ def ended(code: int, messages: frozenset[int], limits: Limits, *, timed_out: boo
     return Verdict(Status.EXIT, code, code, None, f"exit status {code}{noted}")
 
 
+SEE_DOCTOR = "'sbx doctor' says what this machine can do"
+
+
 def not_started(winerror: int, program: str, words: str) -> SbxError:
     """Why a process could not be created."""
     if winerror in (2, 3, 267):  # file, path, directory
@@ -93,4 +96,4 @@ def not_started(winerror: int, program: str, words: str) -> SbxError:
             f"{program} cannot be executed: {words}",
             remedy="name a program for this machine that needs no administrator",
         )
-    return SetupFailed(f"{program} could not be started: {words}", details=(f"WinError {winerror}",))
+    return SetupFailed(f"{program} could not be started: {words}", remedy=SEE_DOCTOR, details=(f"WinError {winerror}",))

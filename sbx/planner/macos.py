@@ -65,7 +65,9 @@ class _Writer:
 def compile_sbpl(profile: EffectiveProfile, *, proxy_port: int | None, tmp: str, case_insensitive: bool = True) -> str:
     """The profile's text for `sandbox-exec -f`. `tmp` is the run's own temporary folder, by its real path."""
     if not tmp.startswith("/") or tmp == "/":
-        raise PolicyError(f"the temporary folder of a run must be an absolute path, not {tmp!r}")
+        raise PolicyError(
+            f"the temporary folder of a run must be an absolute path, not {tmp!r}", remedy="start it with /"
+        )
     mac = adapted(profile, tmp)
     write = _Writer(case_insensitive, split_path(profile.workspace))
     reads = READ_OPERATIONS if mac.exec is not None else f"{READ_OPERATIONS} {EXEC_OPERATION}"

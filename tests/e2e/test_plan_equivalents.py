@@ -26,7 +26,8 @@ cat .env && echo leaked
 ls private && echo listed
 (echo changed > readme) && echo written
 cat "$1" && echo outside
-test "$CI" = "it's 1" && test "$PASSED" = "a b" && test "$GLOB_X" = y && test "$BY_NAME" = 2 && test -z "${OTHER+set}" && echo environment
+test "$CI" = "it's 1" && test "$PASSED" = "a b" && test "$GLOB_X" = y && test "$BY_NAME" = 2 &&
+  test -z "${OTHER+set}" && echo environment
 test "$(ulimit -n)" = 256 && echo nofile
 test "$(ls /sys/class/net 2>/dev/null | grep -v lo)" = "" && echo no-network
 """
