@@ -1,26 +1,24 @@
 """Notifications as fast as Python can take them: for a listener that looks at every call of a whole process tree.
 
-The same kernel interface as `notify`, with everything that can be is made once: buffers, views on them, prototypes.
+The same kernel interface as `notify`. Everything that can be is made once, and the calls go through `fcntl` and `pread`
+of /proc/<pid>/mem: through `_ctypes` they would cost three times as much.
 """
 
 from __future__ import annotations
 
-import _ctypes
+import os
+import sys
+from fcntl import ioctl
 
-from sbx.kernel.call import NUMBERS, Buffer, prototype
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 _RECV = 0xC0502100
 _SEND = 0xC0182101
 _CONTINUE = 1 << 32  # the flags are the upper half of the reply's last word
-_IOCTL = NUMBERS["ioctl"]
-_READV = NUMBERS["process_vm_readv"]
 _PAGE = 4096
 _SHORT = 256  # most paths end before
-ENOENT, EINTR, EFAULT = 2, 4, 14
+_OPEN = 64  # processes whose memory is held open
+EPERM, ENOENT, EINTR, EFAULT, ENAMETOOLONG = 1, 2, 4, 14, 36
 
 
 class Watcher:
@@ -28,70 +26,65 @@ class Watcher:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self._request = Buffer(80)
-        self._answer = Buffer(24)
-        self._memory = Buffer(_PAGE + _PAGE)
-        self._local = Buffer(16)
-        self._remote = Buffer(32)
-        self.event: Any = self._request.words()
-        self._reply: Any = self._answer.words()
-        self._reply[2] = _CONTINUE
-        self._bytes: Any = self._memory.octets()
-        self._place: Any = self._local.words()
-        self._place[0] = self._memory.address
-        self._pieces: Any = self._remote.words()
+        self._request = bytearray(80)
+        self._reply = bytearray(24)
         self._empty = bytes(80)
-        self._call3: Any = prototype("lll")
-        self._call6: Any = prototype("llllll")
+        self.event = memoryview(self._request).cast("Q")
+        self._answer = memoryview(self._reply).cast("Q")
+        self._answer[2] = _CONTINUE
+        self._memory: dict[int, int] = {}
 
     def receive(self) -> bool:
         """False when the caller is gone again."""
-        self._request.write(self._empty)
-        if self._call3(_IOCTL, self.descriptor, _RECV, self._request.address) == -1:
-            code = _ctypes.get_errno()  # type: ignore[attr-defined, unused-ignore]
-            if code in (ENOENT, EINTR):
+        self._request[:] = self._empty  # the kernel insists
+        try:
+            ioctl(self.descriptor, _RECV, self._request)
+        except OSError as error:
+            if error.errno in (ENOENT, EINTR):
                 return False
-            raise OSError(code, "ioctl(NOTIF_RECV)")
+            raise
         return True
 
     def let_through(self) -> None:
         """The call that was received goes on as if nobody had looked."""
-        self._reply[0] = self.event[0]
-        if self._call3(_IOCTL, self.descriptor, _SEND, self._answer.address) == -1:
-            code = _ctypes.get_errno()  # type: ignore[attr-defined, unused-ignore]
-            if code != ENOENT:
-                raise OSError(code, "ioctl(NOTIF_SEND)")
+        self._answer[0] = self.event[0]
+        try:
+            ioctl(self.descriptor, _SEND, self._reply)
+        except OSError as error:
+            if error.errno != ENOENT:
+                raise
 
     def text(self, pid: int, address: int) -> bytes:
-        """The caller's memory from there to the first NUL. OSError: EFAULT, ESRCH, EPERM; ENAMETOOLONG without one."""
-        size = _PAGE - address % _PAGE  # what is after a page border may not exist
-        if size > _SHORT:
-            size = _SHORT
-        data = self._read(pid, address, size)
-        end = data.find(b"\0")
-        while end < 0:
-            if len(data) >= _PAGE:
-                raise OSError(36, "path")
-            more = self._read(pid, address + len(data), min(_PAGE - (address + len(data)) % _PAGE, _PAGE - len(data)))
-            if not more:
-                raise OSError(EFAULT, "path")
-            data += more
-            end = data.find(b"\0")
+        """The caller's memory from there to the first NUL. OSError: EFAULT, ENOENT, EACCES; ENAMETOOLONG without one."""
+        data = self.data(pid, address, _SHORT)
+        end = data.find(0)
+        if end < 0:
+            data = self.data(pid, address, _PAGE)
+            end = data.find(0)
+            if end < 0:
+                raise OSError(ENAMETOOLONG if len(data) == _PAGE else EFAULT, "path")
         return data[:end]
 
     def data(self, pid: int, address: int, size: int) -> bytes:
         """That much of the caller's memory, or less where it ends."""
-        first = min(size, _PAGE - address % _PAGE)
-        data = self._read(pid, address, first)
-        return data + self._read(pid, address + first, size - first) if size > first == len(data) else data
+        try:
+            found = os.pread(self._memory[pid], size, address)
+            if found:
+                return found
+        except (KeyError, OSError, OverflowError):
+            pass
+        self.forget(pid)  # it was another program's, or another process's
+        if len(self._memory) >= _OPEN:
+            self.forget()
+        descriptor = self._memory[pid] = os.open(b"/proc/%d/mem" % pid, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(descriptor, size, address)
+        except OverflowError:
+            raise OSError(EFAULT, "address") from None
 
-    def _read(self, pid: int, address: int, size: int) -> bytes:
-        place, pieces = self._place, self._pieces
-        place[1] = size
-        pieces[0] = address
-        pieces[1] = size
-        got = self._call6(_READV, pid, self._local.address, 1, self._remote.address, 1, 0)
-        if got == -1:
-            code = _ctypes.get_errno()  # type: ignore[attr-defined, unused-ignore]
-            raise OSError(code, "process_vm_readv")
-        return self._bytes[:got].tobytes()  # type: ignore[no-any-return]
+    def forget(self, pid: int = 0) -> None:
+        """This process is about to become another program; without a number, every one may be."""
+        for each in (pid,) if pid else tuple(self._memory):
+            descriptor = self._memory.pop(each, -1)
+            if descriptor >= 0:
+                os.close(descriptor)

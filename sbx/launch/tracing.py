@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sbx.launch.observe import Record
 
 AT_FDCWD = 0xFFFFFF9C
-ESRCH, EFAULT = 3, 14
+EPERM, EACCES = 1, 13
 QUIET_MS = 50  # without a call for that long, what was found is told
 BATCH = 32  # denials in one message
 AF_UNIX = b"\x01\x00"
@@ -65,7 +65,7 @@ class Tracing:
         poll = select.poll()
         poll.register(signal_fd, select.POLLIN)
         poll.register(listener_fd, select.POLLIN)
-        serve = self.serve
+        serve = self.server()
         records = self.observer.records
         while True:
             ready = poll.poll(QUIET_MS if len(records) > len(self._told) else None)
@@ -82,26 +82,51 @@ class Tracing:
                 else:  # POLLHUP: nobody is under the filter any more
                     poll.unregister(descriptor)
 
-    def serve(self) -> None:
-        watcher = self.watcher
-        if not watcher.receive():
-            return
-        event = watcher.event
-        pid = event[1] & 0xFFFFFFFF
-        number = event[2] & 0xFFFFFFFF
-        row = self.calls.get(number)
-        if row is not None:
+    def server(self) -> Callable[[], None]:
+        """What answers one notification. A closure: this runs for every call of the whole tree."""
+        event, receive, let_through = self.watcher.event, self.watcher.receive, self.watcher.let_through
+        text, known, cwd = self.watcher.text, self.observer.known, self._cwd
+        performed, look = self.performed, self._look
+        calls = self.calls
+        # Most calls have one path, are known, and change nothing: for them nothing else is run.
+        plain = {
+            number: (row[1][0][0] + 4, row[1][0][1] + 4, row[2] + 4, row[3])
+            for number, row in calls.items()
+            if row[0] in ("open", "stat", "lstat", "access", "readlink", "unlink", "mkdir") and number not in performed
+        }
+
+        def serve() -> None:
+            if not receive():
+                return
+            pid, number = event[1] & 0xFFFFFFFF, event[2] & 0xFFFFFFFF
+            row = plain.get(number)
             try:
-                self._look(pid, number, row, event)
+                if row is not None:
+                    directory, at, flags_at, mask = row
+                    path = text(pid, event[at])
+                    if path[:1] == b"/":
+                        base: bytes | None = b""
+                    elif directory == 3 or event[directory] & 0xFFFFFFFF == AT_FDCWD:
+                        base = cwd.get(pid)
+                    else:
+                        base = None
+                    record = known.get((number, event[flags_at] & mask, base, path), _UNKNOWN)  # type: ignore[arg-type]
+                    if record is None:
+                        let_through()
+                        return
+                row = calls.get(number)
+                if row is not None:
+                    look(pid, number, row, event)
             except OSError as error:
-                if self.seen and error.errno not in (ESRCH, EFAULT):
+                if self.seen and error.errno in (EPERM, EACCES):
                     self.unseen += 1
-        judged = self.performed.get(number)
-        if judged is not None and (judged[0] < 0 or event[4 + judged[0]] & judged[1]):
-            arguments = tuple(event[4:10])
-            self.serving.answer(event[0], pid, number, arguments)  # type: ignore[union-attr]
-        else:
-            watcher.let_through()
+            judged = performed.get(number)
+            if judged is not None and (judged[0] < 0 or event[4 + judged[0]] & judged[1]):
+                self.serving.answer(event[0], pid, number, tuple(event[4:10]))  # type: ignore[union-attr]
+            else:
+                let_through()
+
+        return serve
 
     def _look(self, pid: int, number: int, row: tuple[str, Any, int, int], event: Any) -> None:
         operation, paths, flags_at, mask = row
@@ -129,6 +154,7 @@ class Tracing:
                 self._cwd.clear()
             elif operation == "execute":
                 self._cwd.pop(pid, None)  # a new process, perhaps with a number that was used before
+                self.watcher.forget(pid)
         elif paths:
             absolute = [self._absolute(pid, directory, at, event) for directory, at in paths]
             if all(absolute):
