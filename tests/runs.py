@@ -74,7 +74,8 @@ class Host:
         """A run that is under way. Ended whatever happens."""
         env = {**os.environ, **more.pop("env", {})}
         more = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-        process = subprocess.Popen(self.argv(*arguments), env=env, **more)
+        # Unbuffered: what was read ahead could not be waited for.
+        process = subprocess.Popen(self.argv(*arguments), env=env, bufsize=0, **more)
         try:
             yield process
         finally:

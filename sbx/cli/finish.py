@@ -12,6 +12,8 @@ from sbx.supervise.result import ResultNotWritten, failed_result, make_result, r
 if TYPE_CHECKING:
     from sbx.supervise.execute import Done
 
+TYPED = (2, 3)  # SIGINT, SIGQUIT
+
 
 def finish(done: Done) -> int:
     """Result, JSON, audit, report. Returns the exit code of `sbx run`."""
@@ -30,7 +32,26 @@ def finish(done: Done) -> int:
     if "no-audit" not in done.options:
         audit.record(result, done)
     report(result, done)
+    interrupt_the_job(done)
     return code
+
+
+def interrupt_the_job(done: Done) -> None:
+    """Ctrl-C, typed while the command had the terminal to itself: the kernel told the command's group only. The rest of
+    the caller's job (a script, a loop, make) stops as well, as it would without sbx. Ends this process, too."""
+    seen = done.outcome
+    number = (seen["status"] or 0) & 0x7F
+    by_sbx = seen["timed_out"] or seen["stop_signal"] is not None or seen["limit"] is not None
+    if not done.run["foreground"] or by_sbx or number not in TYPED or sys.platform == "win32":
+        return
+    import os
+    import resource
+    import signal
+
+    sys.stderr.flush()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # SIGQUIT: it is not sbx that should leave a core file
+    signal.signal(number, signal.SIG_DFL)
+    os.killpg(0, number)
 
 
 def record_failure(error: SbxError, options: dict[str, Any], command: list[str]) -> None:

@@ -9,6 +9,7 @@ that it has no handler for.
 from __future__ import annotations
 
 import marshal
+import resource  # noqa: F401  # wait4 imports it at its first call, which would be after the pivot
 import select
 import sys
 
@@ -91,6 +92,9 @@ def _set_up(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> None:
 
 def confine(launch: Launch, run: Run, status_fd: int) -> None:
     """The rest of the set-up, once this process stands in its private root: nothing can be gained back after it."""
+    # From here on an import could only find what the command put there.
+    sys.path.clear()
+    sys.meta_path.clear()
     step("enter the working directory", os.chdir, launch["cwd"])
     descriptors(run, (status_fd,))
     limits(run)
@@ -178,12 +182,12 @@ def descriptors(run: Run, ours: tuple[int, ...]) -> None:
 def limits(run: Run) -> None:
     if not run["rlimits"]:
         return
-    for resource, soft, hard in run["rlimits"]:
+    for limit, soft, hard in run["rlimits"]:
         pair = soft.to_bytes(8, "little") + hard.to_bytes(8, "little")
         try:
-            syscall("prlimit64", NUMBERS["prlimit64"], "llzl", 0, resource, pair, 0)
+            syscall("prlimit64", NUMBERS["prlimit64"], "llzl", 0, limit, pair, 0)
         except OSError as error:
-            raise SetupStep(f"set resource limit {resource}", error.errno or 0, str(error), b"") from None
+            raise SetupStep(f"set resource limit {limit}", error.errno or 0, str(error), b"") from None
 
 
 def landlock_rules(plan: tuple[Any, ...], more: tuple[tuple[bytes, int, bool], ...] = ()) -> None:
@@ -235,7 +239,9 @@ def listens(launch: Launch) -> bool:
 
 def _command_changed(command: int, run: Run, status: int, usage: Any, status_fd: int) -> None:
     if os.WIFSTOPPED(status):
-        command_stopped(command, run, os.WSTOPSIG(status), status_fd)
+        message = command_stopped(command, run, os.WSTOPSIG(status))
+        if message is not None:
+            tell(status_fd, message)
         return
     # What it waited for counts as its own; what outlived it is killed with this process and not counted.
     total = os.times()
@@ -243,16 +249,16 @@ def _command_changed(command: int, run: Run, status: int, usage: Any, status_fd:
     os._exit(0)
 
 
-def command_stopped(command: int, run: Run, number: int, status_fd: int) -> None:
-    """It was quicker to ask for the terminal than we were to hand it over, or the caller has to decide."""
+def command_stopped(command: int, run: Run, number: int) -> tuple[Any, ...] | None:
+    """Quicker to ask for the terminal than we were to hand it over; or else what to tell, for the caller to decide."""
     try:
         has_terminal = run["terminal"] >= 0 and os.tcgetpgrp(run["terminal"]) == command
     except OSError:
         has_terminal = False
     if number in (SIGTTIN, SIGTTOU) and has_terminal:
         send_group(command, SIGCONT)
-    else:
-        tell(status_fd, (STOPPED, number, has_terminal))
+        return None
+    return (STOPPED, number, has_terminal)
 
 
 def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:

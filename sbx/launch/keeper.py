@@ -16,13 +16,13 @@ from sbx.kernel import process, seccomp, signals
 from sbx.launch import inside
 from sbx.launch.root import SetupStep
 
-assert sys.platform == "linux"  # for type checkers on other platforms
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from sbx.launch.start import Launch, Run
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 SIGNALFD_SIZE = 128
 
@@ -65,7 +65,7 @@ class Keeper:
         if not os.read(ready, 1):  # closed by the exec
             if self.run["terminal"] >= 0 and self.run["foreground"]:
                 inside.give_terminal(self.run["terminal"], self.command)
-            inside.tell(self.status_fd, (inside.STARTED, self.command))
+            self._tell((inside.STARTED, self.command))
         os.close(ready)
         self._loop(signal_fd)
 
@@ -129,7 +129,9 @@ class Keeper:
                 return
             if pid == self.command:
                 if os.WIFSTOPPED(status):
-                    inside.command_stopped(self.command, self.run, os.WSTOPSIG(status), self.status_fd)
+                    message = inside.command_stopped(self.command, self.run, os.WSTOPSIG(status))
+                    if message is not None:
+                        self._tell(message)
                 else:
                     self.ended = (status, usage)
                     self._end()
@@ -142,6 +144,12 @@ class Keeper:
         if self.run["private_tmp"]:
             remove_tree(self.run["private_tmp"])
         os._exit(0)
+
+    def _tell(self, message: tuple[Any, ...]) -> None:
+        try:
+            inside.write_message(self.status_fd, message)
+        except OSError:
+            self._end()  # the supervisor is gone
 
     def _note(self, pid: int, status: int, usage: Any) -> None:
         if pid == self.command:
