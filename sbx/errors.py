@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sbx.model.result import Result
     from sbx.model.source import Source
 
 EXIT_USAGE = 2  # commands other than run and sh
@@ -116,6 +117,20 @@ class Denied(SbxError):
 
     slug = "denied"
     exit_code = 1
+
+
+class CommandFailed(SbxError):
+    """Raised by the library with `check=True`: the command ended in another way than with status 0."""
+
+    slug = "command_failed"
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(f"{result.cmd[0]}: {result.reason}", remedy="its output is in the error's result")
+        self.result = result
+        self.exit_code = result.rc
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (CommandFailed, (self.result,))
 
 
 class Interrupted(SbxError):

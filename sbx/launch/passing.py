@@ -10,12 +10,12 @@ import marshal
 import os
 import sys
 
-assert sys.platform == "linux"  # for type checkers on other platforms
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 INLINE, IN_MEMORY = b"i", b"m"
 MAX_INLINE = 65536

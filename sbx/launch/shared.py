@@ -17,7 +17,7 @@ import resource  # imported before the pivot, with this module
 import select
 import sys
 
-from sbx.kernel import process, signals
+from sbx.kernel import process, seccomp, signals
 from sbx.launch import inside
 from sbx.launch.passing import receive
 from sbx.launch.root import TMPFS
@@ -40,6 +40,9 @@ EVERYBODY = -1  # for kill(): all processes of this pid namespace but pid 1 and 
 def serve_commands(launch: Launch, run: Run, control_fd: int) -> None:
     """In place of the supervision of one command. `control_fd` is where requests come from."""
     keep_tmp = bool(run["keep_tmp"])  # type: ignore[typeddict-item]  # only the library's requests have it
+    extra_filter: bytes = run["extra_filter"]  # type: ignore[typeddict-item]
+    if extra_filter:
+        inside.step("install the system call filter", seccomp.install, extra_filter)
     signals.pthread_sigmask(signals.SIG_SETMASK, {SIGCHLD})
     if launch["future"] is None:
         Commands(launch, control_fd, keep_tmp=keep_tmp).loop()

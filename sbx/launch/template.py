@@ -27,12 +27,12 @@ from sbx.launch.root import (
     SetupStep,
 )
 
-assert sys.platform == "linux"  # for type checkers on other platforms
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sbx.launch.root import LaunchOp
     from sbx.launch.start import Launch, Run
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 _BINDS = (BIND_RO, BIND_RW)
 _REBUILT = (SKELETON, SYMLINK, COPY, *_BINDS)
@@ -43,13 +43,16 @@ _PTS_OPTIONS = b"newinstance,ptmxmode=0666,mode=620"
 def fits(launch: Launch) -> bool:
     """Can sandboxes be made from a template of this plan? What stands in a temporary file system is put into the new
     one again, as far as it can be had from the template alone."""
-    if not launch["namespaces"] or (launch["operations"][:1] and launch["operations"][0][1] == b"/"):
+    if not launch["namespaces"] or any(code in _BINDS and path == b"/" for code, path, _, _ in launch["operations"]):
         return False
     private = [path for code, path, _, _ in launch["operations"] if code == TMPFS]
     if any(_below(path, other) for path in private for other in private):
         return False
     return all(
-        each[0] in _REBUILT for place in private for each in contents(launch["operations"], place) if each[0] != MAKE_DIR
+        each[0] in _REBUILT
+        for place in private
+        for each in contents(launch["operations"], place)
+        if each[0] != MAKE_DIR
     )
 
 

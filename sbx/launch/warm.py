@@ -26,14 +26,14 @@ from sbx.launch import inside
 from sbx.launch.passing import receive
 from sbx.launch.root import Root, SetupStep, make_directories
 
-assert sys.platform == "linux"  # for type checkers on other platforms
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
 
     from sbx.launch.start import Launch, Run
+
+assert sys.platform == "linux"  # for type checkers on other platforms
 
 # What the library asks for.
 RUN, TEMPLATE, SHARED = 1, 2, 3
@@ -76,7 +76,9 @@ def _import_for_later() -> None:
 class Server:
     """Waits for requests, children and the end of its owner."""
 
-    def __init__(self, control_fd: int, handle: Callable[[tuple[Any, ...], list[int], int], None], owner_fd: int) -> None:
+    def __init__(
+        self, control_fd: int, handle: Callable[[tuple[Any, ...], list[int], int], None], owner_fd: int
+    ) -> None:
         os.set_inheritable(control_fd, False)
         self.control = _socket.socket(fileno=control_fd)
         self.handle = handle
