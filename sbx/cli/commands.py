@@ -6,7 +6,7 @@ only when its command is called, and has a function `command(options, words) -> 
 
 from __future__ import annotations
 
-from sbx.launch.options import FILE, FLAG, NAME, RUN_OPTIONS
+from sbx.launch.options import COUNT, DURATION, FILE, FLAG, NAME, RUN_OPTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,13 +84,13 @@ COMMANDS = (
             POLICY,
             ("read", FLAG, "", False, "Only about reading.", ""),
             ("modify", FLAG, "", False, "Only about modifying.", ""),
+            ("last", FLAG, "", False, "Explain what the last run in this workspace was denied.", ""),
             JSON,
         ),
-        words="PATH...",
-        least=1,
+        words="[PATH]...",
         most=MANY,
         about="Exit status: 0 when everything asked about is allowed, 1 when something is denied, 2 for an error.",
-        examples=("sbx explain --profile build .env build/x.o ~/.ssh/id_rsa", "sbx explain --modify .git/config"),
+        examples=("sbx explain --profile build .env", "sbx explain --modify .git/config", "sbx explain --last"),
     ),
     Command(
         "check",
@@ -134,6 +134,24 @@ COMMANDS = (
         examples=("sbx plan --profile build -- make -j4", "sbx plan --platform macos --format sbpl"),
     ),
     Command(
+        "learn",
+        "sbx.cli.learn",
+        "Run a command, see what it needs, and propose the smallest profile for it.",
+        (
+            ("profile", NAME, "NAME", False, "The profile to extend, or a new one's name (default: learned).", ""),
+            ("write", FLAG, "", False, "Write the proposal to sbx.yaml, and approve it.", ""),
+            ("policy", FILE, "FILE", False, "Use FILE in place of the workspace's sbx.yaml, and propose for it.", ""),
+            *(row for row in RUN_OPTIONS if row[0] in ("net", "env", "env-all", "timeout")),
+        ),
+        words="COMMAND [ARGS]...",
+        least=1,
+        most=MANY,
+        about="The command runs with your own rights but for the global denies, so use it for commands that you would "
+        "run without sbx. Its output goes to standard error; the proposal is a patch on standard output. Write '--' "
+        "before a command that has options of its own.",
+        examples=("sbx learn -- make -j4", "sbx learn --profile build --write -- make -j4"),
+    ),
+    Command(
         "init",
         "sbx.cli.init",
         "Write a starter policy that fits this folder, and approve it.",
@@ -164,6 +182,27 @@ COMMANDS = (
         ),
         about="One record a run, oldest first. The log is in $XDG_STATE_HOME/sbx, readable by its owner only.",
         examples=("sbx audit --last 5", "sbx audit --denied --json"),
+    ),
+    Command(
+        "batch",
+        "sbx.cli.batch",
+        "Run many commands, each in a sandbox of its own.",
+        (
+            ("jobs", COUNT, "N", False, "How many run at once (default: one for each processor).", ""),
+            ("out", FILE, "FILE", False, "Write results to FILE (default: standard output).", ""),
+            ("resume", FLAG, "", False, "Skip the jobs that have a result in FILE already.", ""),
+            ("engine", TEXT, "local|dask://HOST:PORT", False, "Where the jobs run (default: local).", ""),
+            ("profile", NAME, "NAME", False, "The profile of jobs that name none.", ""),
+            ("policy", FILE, "FILE", False, "The policy of jobs that name none.", ""),
+            ("timeout", DURATION, "S", False, "The wall-clock limit of jobs that name none.", ""),
+        ),
+        words="JOBS",
+        least=1,
+        most=1,
+        about="JOBS is a file of JSON lines, or '-': {\"cmd\": [\"make\"], \"id\": …, \"profile\": …, \"cwd\": …, "
+        "\"env\": …, \"timeout\": …}. Each result is one JSON line. Exit status: 0 when every job ended with status 0, "
+        "1 when one did not, 130 when it was interrupted.",
+        examples=("sbx batch --jobs 4 --out results.jsonl jobs.jsonl",),
     ),
     Command(
         "doctor",

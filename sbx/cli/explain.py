@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 def command(options: dict[str, Any], paths: list[str]) -> int:
     """0 when everything asked about is allowed, 1 when something is denied."""
+    if options.get("last"):
+        return _last(options, paths)
+    if not paths:
+        raise UsageError("no path to explain", remedy="name a file, or write --last for the last run's denials")
     if options.get("read") and options.get("modify"):
         accesses: tuple[int, ...] = (READ, MODIFY)
     else:
@@ -29,6 +33,21 @@ def command(options: dict[str, Any], paths: list[str]) -> int:
         raise UsageError("an empty path names nothing", remedy="name a file or folder")
     view = view_in_force(options.get("profile"), options.get("policy"), cwd)
     answers = [explain(view, path, accesses, cwd) for path in paths]
+    show(view, answers, cwd, as_json=bool(options.get("json")))
+    return 0 if all(answer.allowed for answer in answers) else 1
+
+
+def _last(options: dict[str, Any], paths: list[str]) -> int:
+    from sbx.cli.last import answers_for, check_options, last_run, no_denials
+
+    check_options(options, paths)
+    record = last_run(working_directory())
+    cwd = str(record["cwd"])
+    view = view_in_force(options.get("profile") or record.get("profile"), options.get("policy"), cwd)
+    answers = answers_for(view, record)
+    if not answers and not options.get("json"):
+        print(no_denials(record))
+        return 0
     show(view, answers, cwd, as_json=bool(options.get("json")))
     return 0 if all(answer.allowed for answer in answers) else 1
 

@@ -46,7 +46,7 @@ def test_both_parsers_of_run_agree(arguments: list[str]) -> None:
     assert parse_run(arguments) == parse_with_click(ROWS["run"], arguments)
 
 
-@pytest.mark.parametrize("arguments", [["--nope"], ["--json=x", "a"], ["--profile"], [], ["--help"], ["-h"]])
+@pytest.mark.parametrize("arguments", [["--nope"], ["--json=x", "a"], ["--profile"], ["--help"], ["-h"]])
 def test_what_is_not_well_formed_goes_to_click(arguments: list[str]) -> None:
     with pytest.raises(Unusual):
         parse(ROWS["explain"], arguments)
@@ -57,7 +57,7 @@ def test_what_is_not_well_formed_goes_to_click(arguments: list[str]) -> None:
     [
         ("explain", ["--jsn", "a"], "explain: there is no option --jsn; did you mean '--json'?"),
         ("explain", ["--zzzzzz", "a"], "'sbx explain --help' says what it takes"),
-        ("explain", [], "explain: PATH... is missing"),
+        ("learn", [], "learn: COMMAND is missing"),
         ("explain", ["--profile"], "--profile"),
         ("trust", ["a", "b"], "trust: "),
         ("profiles", ["show", "a", "b"], "profiles: too many arguments: b"),

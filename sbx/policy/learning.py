@@ -1,0 +1,258 @@
+"""From what a command touched to a few rules a person can read. Pure, but for looking at which folders there are.
+
+A rule is a folder where a person would name the folder: a tool's cache, a build's output, a package. Never through a
+deny, and nothing that looks like a secret: such paths are named, and left for a person to decide.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from sbx.model.glob import escape, split_path
+
+READ, MODIFY, EXEC = 0, 1, 2
+
+# Folders in the home folder whose children belong to one tool each.
+SHARED_HOMES = (".cache", ".config", ".local/share", ".local/state", ".local/lib", "go", "Library/Caches")
+# Folders of the system whose children belong to one package each.
+SHARED_ROOTS = ("/opt", "/srv", "/var/lib", "/var/cache", "/usr/local", "/mnt", "/media", "/etc", "/run")
+FEW = 3  # files of one folder that are still named one by one
+MAX_UNTOUCHED = 12
+NAMING = frozenset(("create", "mkdir", "mknod", "symlink", "link", "bind", "unlink", "rmdir", "rename"))
+MAX_LOOK = 2000  # entries of a folder that are looked at for secrets
+
+SECRET_NAMES = frozenset(
+    (".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf", ".htpasswd", "shadow")
+)
+SECRET_PARTS = (
+    "secret",
+    "credential",
+    "password",
+    "passwd",
+    "token",
+    "private_key",
+    "private-key",
+    "apikey",
+    "api_key",
+)
+SECRET_ENDS = (".pem", ".key", ".p12", ".pfx", ".jks", ".kdbx", ".keystore", ".env", ".gpg", ".asc", ".age")
+SECRET_STARTS = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", ".env")
+NOT_SECRET = ("/etc/passwd", "/etc/nsswitch.conf")
+PROGRAM_ENDS = (".py", ".pyc", ".so", ".js", ".ts", ".h", ".c", ".go", ".rs", ".rb", ".md", ".html")
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Something the command did that the profile does not allow."""
+
+    path: str
+    access: int
+    operation: str
+
+
+@dataclass(slots=True)
+class Proposal:
+    """Rules by list, and what a person has to decide."""
+
+    read: list[str] = field(default_factory=list)
+    modify: list[str] = field(default_factory=list)
+    exec: list[str] = field(default_factory=list)
+    secrets: list[str] = field(default_factory=list)
+    denied: list[str] = field(default_factory=list)  # by a global deny
+
+    def __bool__(self) -> bool:
+        return bool(self.read or self.modify or self.exec)
+
+
+def looks_secret(path: str) -> bool:
+    """Would somebody keep a secret under such a name?"""
+    name = os.path.basename(path).lower()
+    if path in NOT_SECRET or name.endswith(PROGRAM_ENDS):
+        return False
+    return (
+        name in SECRET_NAMES
+        or name.endswith(SECRET_ENDS)
+        or name.startswith(SECRET_STARTS)
+        or any(part in name for part in SECRET_PARTS)
+    )
+
+
+class Generalizer:
+    """Chooses the rule for each need. `denied` says whether a global deny is the reason."""
+
+    def __init__(self, workspace: str, home: str, denied: Callable[[Need], bool]) -> None:
+        self.workspace = split_path(workspace)
+        self.home = split_path(home)
+        self.denied = denied
+
+    def propose(self, needs: Iterable[Need], *, with_exec: bool = False) -> Proposal:
+        proposal = Proposal()
+        reads: set[str] = set()
+        changes: dict[str, set[str]] = {}
+        runs: set[str] = set()
+        for need in needs:
+            if self.denied(need):
+                proposal.denied.append(need.path)
+            elif looks_secret(need.path) and not self._made_here(need):
+                proposal.secrets.append(need.path)
+            elif need.access == MODIFY:
+                changes.setdefault(need.path, set()).add(need.operation)
+            elif need.access == EXEC and with_exec:
+                runs.add(need.path)
+            else:
+                reads.add(need.path)
+        secret = tuple(split_path(path) for path in proposal.secrets)
+        modify = self._merged(self._changed(changes), secret)
+        read = self._merged([*self._read(reads | runs), *(rule for rule in modify if rule[0] != "!")], secret)
+        if _subtree(self.workspace) in modify:
+            modify += self._untouched(changes)
+        proposal.read = [self.spelled(rule) for rule in read]
+        proposal.modify = [self.spelled(rule) for rule in modify]
+        proposal.exec = [self.spelled(rule) for rule in self._merged(self._read(runs), secret)]
+        proposal.secrets = sorted(set(proposal.secrets))
+        proposal.denied = sorted(set(proposal.denied))
+        return proposal
+
+    def _made_here(self, need: Need) -> bool:
+        """What a build writes in its workspace is its own, whatever it is called (`token.o`)."""
+        return need.access == MODIFY and _below(split_path(need.path), self.workspace)
+
+    # Reading
+
+    def _read(self, paths: Iterable[str]) -> list[str]:
+        rules: list[str] = []
+        by_folder: dict[str, list[str]] = {}
+        for path in sorted(paths):
+            names = split_path(path)
+            if names[: len(self.workspace)] == self.workspace:
+                rules.append(_subtree(self.workspace))
+            elif self._leads_to_workspace(names):
+                continue  # a folder on the way to it is there anyway
+            elif (owner := self._owner(names)) is not None:
+                rules.append(_subtree(owner))
+            else:
+                by_folder.setdefault(os.path.dirname(path), []).append(path)
+        for folder, files in by_folder.items():
+            above = split_path(folder)
+            # Not a folder that everybody shares: the root, the home folder, /etc.
+            if len(files) > FEW and len(above) > 1 and above != self.home:
+                rules.append(_subtree(above))
+            else:
+                rules += [escape(path) for path in files]
+        return rules
+
+    def _leads_to_workspace(self, names: tuple[str, ...]) -> bool:
+        return names == self.workspace[: len(names)]
+
+    def _owner(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
+        """The folder of the tool or package that a path belongs to."""
+        if _below(names, self.home):
+            inside = names[len(self.home) :]
+            for shared in SHARED_HOMES:
+                start = split_path(shared)
+                if inside[: len(start)] == start:
+                    return names[: len(self.home) + len(start) + 1] if len(inside) > len(start) + 1 else None
+            return names[: len(self.home) + 1] if len(inside) > 1 else None
+        for shared in SHARED_ROOTS:
+            start = split_path(shared)
+            if names[: len(start)] == start:
+                return names[: len(start) + 1] if len(names) > len(start) + 1 else None
+        return None
+
+    # Modifying
+
+    def _changed(self, changes: dict[str, set[str]]) -> list[str]:
+        """A folder that the run made and left is its own. To make, move or remove a name takes its folder: a mount
+        cannot grant a name that is not there yet. What is only written to is granted by itself."""
+        made = {split_path(path) for path, done in changes.items() if "mkdir" in done and os.path.isdir(path)}
+        rules: list[str] = []
+        written: dict[tuple[str, ...], list[str]] = {}
+        for path, done in sorted(changes.items()):
+            names = split_path(path)
+            top = next((names[:count] for count in range(1, len(names) + 1) if names[:count] in made), None)
+            owner = None if names[: len(self.workspace)] == self.workspace else self._owner(names)
+            if owner is not None:
+                rules.append(_subtree(owner))
+            elif top is not None:
+                rules.append(_subtree(top))
+            elif not done & NAMING:
+                written.setdefault(names[:-1], []).append(path)
+            elif names[:-1] == self.home or len(names) < 3:
+                rules.append(escape(path))  # not a whole home folder, for one name in it
+            else:
+                rules.append(_subtree(names[:-1]))
+        for folder, paths in written.items():
+            if len(paths) > FEW and len(folder) > 1 and folder != self.home:
+                rules.append(_subtree(folder))
+            else:
+                rules += [_subtree(split_path(path)) if os.path.isdir(path) else escape(path) for path in paths]
+        return rules
+
+    def _untouched(self, changes: dict[str, set[str]]) -> list[str]:
+        """Where the whole workspace has to be granted for names that come and go in it: the folders in it that the
+        command left alone."""
+        touched = {split_path(path)[: len(self.workspace) + 1] for path in changes}
+        top = "/" + "/".join(self.workspace)
+        try:
+            folders = sorted(entry.name for entry in os.scandir(top) if entry.is_dir(follow_symlinks=False))
+        except OSError:
+            return []
+        rest = [name for name in folders if (*self.workspace, name) not in touched]
+        return ["!" + _subtree((*self.workspace, name)) for name in rest[:MAX_UNTOUCHED]]
+
+    # Putting together
+
+    def _merged(self, rules: Iterable[str], secret: tuple[tuple[str, ...], ...]) -> list[str]:
+        """Without what another covers; a folder with something secret in it keeps it out."""
+        wanted = sorted(set(rules), key=lambda rule: (rule.count("/"), rule))
+        trees = [rule for rule in wanted if rule.endswith("/**")]
+        kept = []
+        for rule in wanted:
+            body = rule.removesuffix("/**")
+            covered = any(rule != tree and (body + "/").startswith(tree[:-2]) for tree in trees)
+            covered = covered or any(rule != tree and body == tree[:-3] for tree in trees)
+            if not covered:
+                kept.append(rule)
+        out: list[str] = []
+        for rule in kept:
+            out.append(rule)
+            if rule.endswith("/**") and "[" not in rule and "\\" not in rule:
+                inside = split_path(rule[:-3])
+                found = {path for path in secret if path[: len(inside)] == inside}
+                if inside != self.workspace:
+                    found |= set(_secrets_below(inside))
+                out += ["!" + escape("/" + "/".join(path)) for path in sorted(found)]
+        return out
+
+    def spelled(self, rule: str) -> str:
+        """As a person writes it: from the workspace, or from home."""
+        sign, text = ("!", rule[1:]) if rule.startswith("!") else ("", rule)
+        for folder, prefix in ((self.workspace, "."), (self.home, "~")):
+            start = escape("/" + "/".join(folder))
+            if folder and (text == start or text.startswith(start + "/")):
+                return sign + prefix + text[len(start) :]
+        return rule
+
+
+def _below(names: tuple[str, ...], folder: tuple[str, ...]) -> bool:
+    return bool(folder) and len(names) > len(folder) and names[: len(folder)] == folder
+
+
+def _subtree(names: tuple[str, ...]) -> str:
+    return escape("/" + "/".join(names)) + "/**"
+
+
+def _secrets_below(folder: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """What looks secret in a folder that would be granted whole."""
+    found: list[tuple[str, ...]] = []
+    looked = 0
+    for where, folders, files in os.walk("/" + "/".join(folder)):
+        for name in (*folders, *files):
+            looked += 1
+            if looked > MAX_LOOK:
+                return found
+            if looks_secret(os.path.join(where, name)):
+                found.append(split_path(os.path.join(where, name)))
+    return found
