@@ -340,6 +340,8 @@ def _names_of(path: str) -> int:
 
 def _everything(folder: str) -> Iterator[str]:
     """All paths below, parents first, without following links."""
+    if os.path.islink(folder):
+        return
     try:
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)

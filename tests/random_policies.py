@@ -139,7 +139,7 @@ def sweep(nodes: tuple[Node, ...], *, new_names: bool) -> list[Operation]:
 
 
 MAKING = ("create", "open-create", "mkdir", "mkfifo", "bind")
-CHANGING = ("unlink", "rmdir", "write", "chmod", "truncate")
+CHANGING = ("unlink", "rmdir", "write", "chmod", "truncate", "read", "list", "execute")
 MOVING = ("rename", "rename", "rename-noreplace", "exchange", "link", "nameless", "symlink")
 
 

@@ -12,7 +12,6 @@ _ID_VALID = 0x40082102
 _ADDFD = 0x40182103
 _SET_FLAGS = 0x40082104
 _CONTINUE = 1
-_ADDFD_SEND = 2
 _SYNC_WAKE_UP = 1
 _IOCTL = NUMBERS["ioctl"]
 _READV = NUMBERS["process_vm_readv"]
@@ -68,23 +67,27 @@ class Listener:
             if error.errno != 2:  # ENOENT: nobody waits any more
                 raise
 
-    def answer_with(self, identity: int, descriptor: int, flags: int) -> bool:
-        """Install our descriptor in the caller and let its call return that number, in one step (Linux 5.14)."""
+    def answer_with(self, identity: int, descriptor: int, flags: int) -> None:
+        """Move our descriptor to the caller and let its call return that number.
+
+        Not in one step (SECCOMP_ADDFD_FLAG_SEND): ours has to be closed before the caller goes on. It would keep a
+        lock held, a pipe from ending, and a program that was just written from being executed (ETXTBSY).
+        """
         request = (
             identity.to_bytes(8, "little")
-            + _ADDFD_SEND.to_bytes(4, "little")
+            + bytes(4)
             + descriptor.to_bytes(4, "little")
             + bytes(4)
             + (flags & os.O_CLOEXEC).to_bytes(4, "little")
         )
+        number, code = 0, 0
         try:
-            syscall("ioctl(NOTIF_ADDFD)", _IOCTL, "llz", self.descriptor, _ADDFD, request)
+            number = syscall("ioctl(NOTIF_ADDFD)", _IOCTL, "llz", self.descriptor, _ADDFD, request)
         except OSError as error:
-            if error.errno == 2:
-                return True
-            self.answer(identity, error=error.errno or 5)  # EMFILE: as the call itself would say
-            return False
-        return True
+            code = error.errno or 5  # EMFILE: as the call itself would say
+        finally:
+            os.close(descriptor)
+        self.answer(identity, value=number, error=code)
 
     def still_waiting(self, identity: int) -> bool:
         """Is it still the same call? Its pid may have been used again since."""

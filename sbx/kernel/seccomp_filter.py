@@ -82,13 +82,18 @@ REFUSED: tuple[tuple[str, int, str], ...] = (
 WORD = 0xFFFFFFFF
 SET_ID_BITS = 0o6000
 S_IFMT, S_IFCHR, S_IFBLK = 0o170000, 0o020000, 0o060000
+O_PATH = 0o10000000
 O_CREATES = 0o100 | 0o20000000  # O_CREAT and the bit of O_TMPFILE that is its own; alike on both machines
 CLONE_NEW = 0x7E020000  # user, mount, pid, net, ipc, uts, cgroup
 CLONE_NEWTIME = 0x80  # unshare only: in clone() these bits are the exit signal
 NEW_LISTENER = 1 << 3
 MSG_FASTOPEN = 0x20000000
 MFD_NOEXEC_SEAL = 0x8
-REFUSED_IOCTLS = (0x5412, 0x541C, 0x541D, 0x5423)  # TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD
+REFUSED_IOCTLS = (
+    *(0x5412, 0x541C, 0x541D, 0x5423),  # TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD
+    *(0x50009401, 0x5000940E, 0x5000940F, 0x50009417, 0x50009418),  # BTRFS_IOC_SNAP_*, SUBVOL_*: names out of sight
+    0x5000943F,  # BTRFS_IOC_SNAP_DESTROY_V2
+)
 # the default, a query, linux32 and uname-2.6, each with and without ADDR_NO_RANDOMIZE where that is in use
 PERSONALITIES = (0x0, 0xFFFFFFFF, 0x8, 0x20000, 0x20008, 0x40000, 0x40008)
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
@@ -249,7 +254,9 @@ def _add_notifications(answers: dict[int, int | Check], table: dict[str, int], n
         if argument < 0:
             answers[table[name]] = (rules, USER_NOTIF) if rules else USER_NOTIF
         else:
-            answers[table[name]] = ((*rules, (((argument, mask, None),), USER_NOTIF)), otherwise)
+            # With O_PATH nothing is made, whatever else is set; and a listener cannot hand such a descriptor over.
+            only_path = (((argument, O_PATH, None),), ALLOW)
+            answers[table[name]] = ((*rules, only_path, (((argument, mask, None),), USER_NOTIF)), otherwise)
 
 
 def _add_watched(answers: dict[int, int | Check], table: dict[str, int], watch: Sequence[Notify]) -> None:
@@ -330,7 +337,7 @@ def summary(
     if deny_userns:
         lines.append("new namespaces: clone, unshare with CLONE_NEW*, clone3")
     lines.append("files with setuid or setgid bits, device nodes: chmod, open, creat, mknod and their kin")
-    lines.append("terminal injection: ioctl TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD")
+    lines.append("terminal injection: ioctl TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD; btrfs subvolumes")
     lines.append("personality other than linux32, uname-2.6 and fixed addresses; nested seccomp listeners")
     if own_netns or network == "host":
         lines.append("socket families other than unix, inet, inet6 and netlink (route, uevent); SCTP, DCCP")

@@ -18,3 +18,4 @@ getsignal = _signal.getsignal
 pthread_sigmask = _signal.pthread_sigmask
 signal = _signal.signal
 sigpending = _signal.sigpending
+setitimer, ITIMER_REAL = _signal.setitimer, _signal.ITIMER_REAL

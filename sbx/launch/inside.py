@@ -190,7 +190,9 @@ def limits(run: Run) -> None:
             raise SetupStep(f"set resource limit {limit}", error.errno or 0, str(error), b"") from None
 
 
-def landlock_rules(plan: tuple[Any, ...], more: tuple[tuple[bytes, int, bool], ...] = ()) -> None:
+def landlock_rules(
+    plan: tuple[Any, ...], more: tuple[tuple[bytes, int, bool], ...] = (), more_ports: tuple[tuple[int, int], ...] = ()
+) -> None:
     fs, net, scoped, flags, paths, ports = plan
     try:
         ruleset = landlock.create_ruleset(fs, net, scoped)
@@ -206,7 +208,7 @@ def landlock_rules(plan: tuple[Any, ...], more: tuple[tuple[bytes, int, bool], .
                 landlock.add_path(ruleset, place, access, is_dir=is_dir, subject=path)
             finally:
                 os.close(place)
-        for port, access in ports:
+        for port, access in (*ports, *more_ports):
             landlock.add_port(ruleset, port, access)
         landlock.restrict_self(ruleset, flags)
         os.close(ruleset)

@@ -14,7 +14,6 @@ from sbx.kernel import process, seccomp, signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.kernel.notify import Listener
 from sbx.launch.names import Names, WouldBlock
-from sbx.launch.places import group_leader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
-EPERM, EIO, E2BIG, EAGAIN, EFAULT, EINVAL = 1, 5, 7, 11, 14, 22
+EPERM, EIO, E2BIG, EAGAIN, EFAULT, EINVAL, ENOSYS = 1, 5, 7, 11, 14, 22, 38
+O_PATH = 0o10000000
+ADDRESS_MAX = 128  # struct sockaddr_storage; longer ones fail as they are
 SIGALRM = 14
 O_CREATES = 0o100 | 0o20000000  # O_CREAT, and the bit of O_TMPFILE that is its own
 OPEN_FLAGS, RESOLVE_FLAGS, RESOLVE_CACHED = 0o37777703, 0x3F, 0x20  # what openat2 knows
@@ -66,6 +67,8 @@ class Serving:
         self.listener = listener
         self.names = names
         self.calls = calls
+        self.more = select.poll()
+        self.more.register(listener.descriptor, select.POLLIN)
 
     def loop(self, numbers: tuple[int, ...], on_signal: Callable[[int], None]) -> NoReturn:
         """The signals are blocked since before the fork; `on_signal` ends the process when the command is gone."""
@@ -104,7 +107,6 @@ class Serving:
                 self.listener.answer(identity)
             else:
                 self.listener.answer_with(identity, descriptor, self.names.open_flags)
-                os.close(descriptor)
 
     def _apart(self, identity: int, waiting: WouldBlock) -> None:
         """Opening a FIFO waits for its other end: in a process of its own, which answers by itself."""
@@ -123,6 +125,8 @@ class Serving:
             self.listener.answer_with(identity, descriptor, waiting.flags)
         except OSError as error:
             self.listener.answer(identity, error=error.errno or EIO)
+        except Exception:  # as in serve()
+            self.listener.answer(identity, error=EPERM)
         finally:
             os._exit(0)
 
@@ -168,8 +172,7 @@ class Serving:
         elif name == "renameat2":
             names.rename(pid, a[0], path(a[1]), a[2], path(a[3]), a[4])
         elif name == "bind":
-            address = self.listener.read(pid, a[1], min(a[2] & 0xFFFFFFFF, 128))
-            names.bind(pid, group_leader(pid), a[0], address)
+            names.bind(pid, a[0], lambda: self.listener.read(pid, a[1], min(a[2] & 0xFFFFFFFF, ADDRESS_MAX)))
         else:
             raise OSError(EPERM, name)
         return None
@@ -191,6 +194,8 @@ class Serving:
         makes = flags & O_CREATES
         if flags & ~OPEN_FLAGS or mode & ~0o7777 or (mode and not makes) or resolve & ~RESOLVE_FLAGS:
             raise OSError(EINVAL, "open_how")
+        if flags & O_PATH:
+            raise OSError(ENOSYS, "such a descriptor cannot be handed over")
         if resolve & RESOLVE_CACHED:
             raise OSError(EAGAIN, "not cached")
         return self.names.open(pid, a[0], path(a[1]), flags, mode, resolve)

@@ -16,25 +16,28 @@ import sys
 
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.kernel.call import NUMBERS, syscall
-from sbx.launch.places import Place, find_place, open_base, signed
+from sbx.launch.places import Place, find_place, group_leader, open_base, signed
 from sbx.model.verdict import residue, residue_allows, uniform_below
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sbx.model.verdict import Judge, Residue
 
 AT_FDCWD = -100
 AT_SYMLINK_FOLLOW = 0x400
 AT_EMPTY_PATH = 0x1000
 O_PATH = 0o10000000
-RENAME_EXCHANGE = 2
+RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
 RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x04, 0x08
-EPERM, ENOENT, EACCES, EEXIST, EXDEV, EISDIR, EINVAL, ELOOP, EADDRINUSE = 1, 2, 13, 17, 18, 21, 22, 40, 98
+EPERM, ENOENT, EACCES, EBUSY, EEXIST, EXDEV, EISDIR, EINVAL, ELOOP, EADDRINUSE = 1, 2, 13, 16, 17, 18, 21, 22, 40, 98
 MAX_LINKS = 40
 MAX_REMEMBERED = 4096
-S_IFMT, S_IFDIR, S_IFIFO, S_IFCHR, S_IFLNK = 0o170000, 0o040000, 0o010000, 0o020000, 0o120000
+ENOTSOCK = 88
+S_IFMT, S_IFDIR, S_IFIFO, S_IFCHR, S_IFSOCK = 0o170000, 0o040000, 0o010000, 0o020000, 0o140000
 
 
 class WouldBlock(Exception):
@@ -45,6 +48,14 @@ class WouldBlock(Exception):
         self.fd = os.dup(place.fd)
         self.name = place.name
         self.flags = flags & ~os.O_CREAT & ~os.O_TRUNC  # it exists, and has no length
+
+
+def may_block(status: os.stat_result | None) -> bool:
+    """Does opening it wait for somebody? A FIFO, a terminal; not /dev/null and its like (major number 1)."""
+    if status is None:
+        return False
+    kind = status.st_mode & S_IFMT
+    return kind == S_IFIFO or (kind == S_IFCHR and os.major(status.st_rdev) != 1)
 
 
 class Names:
@@ -165,23 +176,26 @@ class Names:
 
     def _open_magic(self, place: Place, flags: int, mode: int) -> int:
         """/proc/<pid>/fd/1 and its like: nothing is made, and what they stand for has no other name."""
-        if place.mode(follow=True) & S_IFMT in (S_IFIFO, S_IFCHR) and not flags & (os.O_NONBLOCK | O_PATH):
+        if may_block(place.status(follow=True)) and not flags & (os.O_NONBLOCK | O_PATH):
             raise WouldBlock(place, flags)
         return os.open(place.name, flags, mode, dir_fd=place.fd)
 
     def _open_at(self, place: Place, flags: int, mode: int) -> int:
         """What is there is no link, or shall not be followed."""
         careful = flags | os.O_NOFOLLOW
+        if place.folder == "/proc" or place.folder.startswith("/proc/"):
+            flags &= ~os.O_CREAT  # nothing can be made there, and it has its own words for that
+            careful &= ~os.O_CREAT
         if not flags & os.O_CREAT or place.name == b".":
             return os.open(place.name, careful, mode, dir_fd=place.fd)
-        there = place.mode()
-        if there and flags & os.O_EXCL:
+        there = place.status()
+        if there is not None and flags & os.O_EXCL:
             raise OSError(EEXIST, "exists")
-        if there & S_IFMT in (S_IFIFO, S_IFCHR) and not flags & os.O_NONBLOCK:
+        if may_block(there) and not flags & os.O_NONBLOCK:
             raise WouldBlock(place, careful)
         if self.allowed(place):
             return os.open(place.name, careful, mode, dir_fd=place.fd)
-        if not there:
+        if there is None:
             raise OSError(EACCES, "denied")
         return os.open(place.name, careful & ~os.O_CREAT, mode, dir_fd=place.fd)
 
@@ -254,10 +268,14 @@ class Names:
 
     def rename(self, pid: int, old_fd: int, old: bytes, new_fd: int, new: bytes, flags: int) -> None:
         flags = signed(flags)
+        if flags & ~7 or (flags & RENAME_EXCHANGE and flags & ~RENAME_EXCHANGE):
+            raise OSError(EINVAL, "flags")
         source = find_place(pid, old_fd, old)
         try:
             target = find_place(pid, new_fd, new)
             try:
+                if b"." in (source.name, target.name):
+                    raise OSError(EEXIST if flags & RENAME_NOREPLACE and source.name != b"." else EBUSY, "no name")
                 self._check_move(source, target)
                 if flags & RENAME_EXCHANGE:
                     self._check_move(target, source)
@@ -277,14 +295,17 @@ class Names:
         if mode & S_IFMT == S_IFDIR and not self.tree_allowed(source, target):
             raise OSError(EACCES, "denied below")
 
-    def bind(self, pid: int, process_id: int, socket_fd: int, address: bytes) -> None:
+    def bind(self, pid: int, socket_fd: int, read_address: Callable[[], bytes]) -> None:
         """bind(2), always performed here: the family is in memory too, so it cannot be let through unseen."""
-        pidfd = syscall("pidfd_open", NUMBERS["pidfd_open"], "ll", process_id, 0)
+        pidfd = syscall("pidfd_open", NUMBERS["pidfd_open"], "ll", group_leader(pid), 0)
         try:
             own = syscall("pidfd_getfd", 438, "lll", pidfd, signed(socket_fd), 0)
         finally:
             os.close(pidfd)
         try:
+            if os.fstat(own).st_mode & S_IFMT != S_IFSOCK:
+                raise OSError(ENOTSOCK, "bind")
+            address = read_address()
             path = address[2:].split(b"\0", 1)[0] if address[:2] == b"\x01\x00" else b""
             if path:
                 self._bind_path(pid, own, address, path)

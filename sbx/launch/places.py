@@ -17,7 +17,7 @@ assert sys.platform == "linux"  # for type checkers on other platforms
 
 AT_FDCWD = -100
 O_PATH = 0o10000000
-ENOENT, EBADF, EACCES, ELOOP = 2, 9, 13, 40
+ENOENT, EBADF, EACCES, ENAMETOOLONG, ELOOP = 2, 9, 13, 36, 40
 MAX_LINKS = 40
 S_IFMT, S_IFLNK = 0o170000, 0o120000
 RESOLVE_IN_ROOT = 0x10
@@ -36,6 +36,25 @@ def is_own(folder: bytes) -> bool:
     return folder == own or folder.startswith(own + b"/")
 
 
+def folder_of(fd: int) -> bytes:
+    """Where an open directory is. One whose path is longer than a page is found from its ancestors."""
+    try:
+        return os.readlink(b"/proc/self/fd/%d" % fd)
+    except OSError as error:
+        if error.errno != ENAMETOOLONG:
+            raise
+    above = os.open(b"..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+    try:
+        own = os.fstat(fd)
+        with os.scandir(above) as entries:
+            name = next((each.name for each in entries if each.inode() == own.st_ino), None)
+        if name is None:
+            raise OSError(ENAMETOOLONG, "a folder that cannot be found")
+        return folder_of(above) + b"/" + os.fsencode(name)
+    finally:
+        os.close(above)
+
+
 class Place:
     """A name in a directory that is held open: where a call will make, find or move something."""
 
@@ -45,7 +64,7 @@ class Place:
         self.fd = fd
         self.name = name  # with its trailing slash, if the caller wrote one
         self.direct = direct  # the same text would lead this process there too
-        folder = os.readlink(b"/proc/self/fd/%d" % fd)
+        folder = folder_of(fd)
         if is_own(folder):
             os.close(fd)
             raise OSError(EACCES, "not the caller's")
@@ -58,13 +77,18 @@ class Place:
     def names(self) -> tuple[str, ...]:
         return (*(part for part in self.folder.split("/") if part), self.plain)
 
-    def mode(self, *, follow: bool = False) -> int:
-        """The mode of what is there, or 0."""
+    def status(self, *, follow: bool = False) -> os.stat_result | None:
+        """Of what is there, if anything is."""
         path = b"/proc/self/fd/%d/%s" % (self.fd, self.name.rstrip(b"/"))
         try:
-            return (os.stat(path) if follow else os.lstat(path)).st_mode
+            return os.stat(path) if follow else os.lstat(path)
         except FileNotFoundError:
-            return 0
+            return None
+
+    def mode(self) -> int:
+        """The mode of what is there, or 0."""
+        found = self.status()
+        return 0 if found is None else found.st_mode
 
     def link_text(self, pid: int) -> bytes | None:
         """What the link here says to the caller; None for one that leads to an open file itself."""
@@ -117,7 +141,7 @@ def _open_parent(pid: int, start: int, parent: bytes, resolve: int) -> tuple[int
         if error.errno != ELOOP or resolve:
             raise
     else:
-        if resolve or not is_own(os.readlink(b"/proc/self/fd/%d" % fd)):
+        if resolve or not is_own(folder_of(fd)):
             return fd, True
         os.close(fd)
     return _walk(pid, start, parent), False
@@ -160,7 +184,7 @@ def _link_text(pid: int, folder_fd: int, name: bytes) -> bytes | None:
         text = os.readlink(name, dir_fd=folder_fd)
     except OSError:
         return b""
-    folder = os.readlink(b"/proc/self/fd/%d" % folder_fd)
+    folder = folder_of(folder_fd)
     if folder == b"/proc":
         if name == b"self":
             return b"%d" % group_leader(pid)
