@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import pwd
+import signal
 import subprocess
 import sys
 import time
@@ -36,6 +37,7 @@ def main() -> int:
     options = arguments()
     if options.inside:
         return measure_inside(Path(options.inside))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the installation is to be removed also then
     try:
         return measure_all(options) if not options.as_is else measure_as_is(options)
     except (CannotInstall, NoMarkers) as error:

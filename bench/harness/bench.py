@@ -15,6 +15,8 @@ from typing import Any
 from harness.record import Check, Section
 from harness.timing import Way, interleave, run_once
 
+OUTPUT_DEADLINE_S = 900
+
 
 class RowSkipped(Exception):
     """The row cannot be measured here; the message says why."""
@@ -100,7 +102,12 @@ class Bench:
     def output(self, argv: list[str], cwd: Path, *, environ: Mapping[str, str] | None = None) -> str:
         """What an untimed command prints; RowSkipped with its words when it fails."""
         variables = self.environ if environ is None else {**self.environ, **environ}
-        done = subprocess.run(argv, cwd=cwd, env=variables, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(
+                argv, cwd=cwd, env=variables, capture_output=True, text=True, check=False, timeout=OUTPUT_DEADLINE_S
+            )
+        except subprocess.TimeoutExpired as error:
+            raise RowSkipped(f"{self.shown(argv)} still ran after {OUTPUT_DEADLINE_S} s") from error
         if done.returncode:
             words = done.stderr.strip().splitlines() or ["no message"]
             raise RowSkipped(f"{self.shown(argv)} ended with {done.returncode}: {words[0]}")

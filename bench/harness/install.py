@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.trees import remove_tree
-
 TOP = Path(__file__).resolve().parent.parent.parent
 # Where a system keeps its own Python: never a version manager's shim, which would be measured along with sbx.
 PYTHONS = ("/usr/bin/python3", "/usr/bin/python3.13", "/usr/bin/python3.12", "/usr/bin/python3.11", "/bin/python3")
@@ -72,7 +70,7 @@ def installed(python: str | None, *, with_npm: bool) -> Iterator[Installed]:
                 missing,
             )
     finally:
-        remove_tree(place)
+        shutil.rmtree(place)
 
 
 def environment(user: str, place: Path) -> dict[str, str]:

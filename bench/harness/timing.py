@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import select
 import shlex
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 Way = Callable[[], float]
+# A command that hangs is a finding, not a reason for the others to go unmeasured.
+DEADLINE_S = 120
 
 
 class WayFailed(Exception):
@@ -35,12 +39,26 @@ def run_once(
         actions.append((os.POSIX_SPAWN_DUP2, stdout, 1))
     started = time.perf_counter()
     pid = os.posix_spawnp(argv[0], list(argv), dict(environ), file_actions=actions)
-    _, status = os.waitpid(pid, 0)
+    code = ended(pid, argv)
     elapsed = time.perf_counter() - started
-    code = os.waitstatus_to_exitcode(status)
     if code not in expect:
         raise WayFailed(f"exit status {code} from: {shlex.join(argv)[:200]}")
     return elapsed
+
+
+def ended(pid: int, argv: Sequence[str]) -> int:
+    """The exit status of a child, which is killed at the deadline."""
+    handle = os.pidfd_open(pid)
+    try:
+        in_time = bool(select.select([handle], [], [], DEADLINE_S)[0])
+        if not in_time:
+            os.kill(pid, signal.SIGKILL)
+    finally:
+        os.close(handle)
+    _, status = os.waitpid(pid, 0)
+    if not in_time:
+        raise WayFailed(f"still running after {DEADLINE_S} s: {shlex.join(argv)[:200]}")
+    return os.waitstatus_to_exitcode(status)
 
 
 def interleave(ways: Mapping[str, Way], rounds: int, *, warmups: int = 1) -> tuple[dict[str, list[float]], list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def small_workspace(folder: Path) -> Path:
     return folder
 
 
-def c_project(folder: Path, files: int = 60, functions: int = 60) -> Path:
+def c_project(folder: Path, files: int = 60, functions: int = 6) -> Path:
     """A make project whose compilation is about all compiler, as in real life."""
     if folder.exists():
         return folder
@@ -65,12 +65,11 @@ def c_project(folder: Path, files: int = 60, functions: int = 60) -> Path:
     return folder
 
 
-def remove_tree(folder: Path) -> None:
-    """Quickly, and without following links."""
-    if not folder.is_symlink() and folder.exists():
-        for top, folders, files in os.walk(folder, topdown=False):
-            for name in files:
-                os.unlink(os.path.join(top, name))
-            for name in folders:
-                os.rmdir(os.path.join(top, name))
-        os.rmdir(folder)
+def empty_folder(folder: Path) -> None:
+    """There, and with nothing in it. The folder itself stays: a policy may name it."""
+    folder.mkdir(exist_ok=True)
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.bench import Bench, RowSkipped
 from harness.peers import bwrap_by_hand, need
 from harness.record import Check, Section
-from harness.trees import c_project, remove_tree
+from harness.trees import c_project, empty_folder
 
 MAKE = ["make", "--silent", "-j2"]
 
@@ -16,7 +16,7 @@ def measure(bench: Bench) -> list[Section]:
     project = c_project(bench.folder("compile") / "project")
 
     def clean() -> float:
-        remove_tree(project / "out")
+        empty_folder(project / "out")
         return 0.0
 
     commands = {"bare": MAKE, "sbx run --profile build": [bench.sbx, "run", "--profile", "build", "--", *MAKE]}

@@ -12,7 +12,7 @@ COUNTING = "x = 0\nfor i in range({count}):\n    x ^= i * i\n"
 
 def measure(bench: Bench) -> list[Section]:
     workspace = small_workspace(bench.folder("cpu") / "repository")
-    work = ["/usr/bin/python3", "-I", "-S", "-c", COUNTING.format(count=30_000_000)]
+    work = ["/usr/bin/python3", "-I", "-S", "-c", COUNTING.format(count=20_000_000)]
     commands = {"bare": work, "sbx run --profile build": [bench.sbx, "run", "--profile", "build", "--", *work]}
     skipped = []
     if reason := need(bench, "bwrap"):

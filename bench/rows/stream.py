@@ -6,11 +6,12 @@ import fcntl
 import os
 import shlex
 import subprocess
+import threading
 import time
 
 from harness.bench import Bench
 from harness.record import Check, Section
-from harness.timing import Way, WayFailed
+from harness.timing import DEADLINE_S, Way, WayFailed
 from harness.trees import small_workspace
 
 PIECE = 1 << 20
@@ -75,9 +76,13 @@ def _reading(bench: Bench, argv: list[str], size: int) -> Way:
         assert process.stdout is not None
         fcntl.fcntl(process.stdout, SET_PIPE_SIZE, PIECE)
         left = size
+        # A command that hangs must not hang the table: its end closes the pipe.
+        killer = threading.Timer(DEADLINE_S, process.kill)
+        killer.start()
         while count := os.readv(process.stdout.fileno(), [buffer]):
             left -= count
         code = process.wait()
+        killer.cancel()
         elapsed = time.perf_counter() - started
         process.stdout.close()
         if code or left:
