@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sbx.errors import SbxError, UsageError
-from sbx.model.glob import escape
+from sbx.model.glob import escape, split_path
 from sbx.model.profile import EffectiveProfile, Limits
 from sbx.model.source import Source
 from sbx.policy.digest import sha256_hex
 from sbx.policy.document import WORKSPACE, Policy, ProfileSource, Written
 from sbx.policy.folders import WORKSPACE_FILE, home_folder
 from sbx.policy.layers import effective_profile, load_policy
-from sbx.policy.learning import EXEC, MODIFY, Generalizer, Need, Proposal
+from sbx.policy.learning import EXEC, FEW, MODIFY, Generalizer, Need, Proposal
 from sbx.policy.patch import difference, patched
+from sbx.report.denials import SURE
 from sbx.report.words import visible
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ def command(options: dict[str, Any], words: list[str]) -> int:
     policy = load_policy(cwd, policy_file=options.get("policy"), environ=os.environ)
     base = base_profile(policy, name)
     outcome = run_observed(policy, base, options, words, cwd)
-    proposal = propose(base, needs_of(outcome), policy)
+    proposal = propose(base, without_noise(base, needs_of(outcome)), policy)
     tell_left_out(proposal)
     return hand_over(proposal, policy, name, options, words, succeeded(outcome))
 
@@ -65,7 +68,7 @@ def run_observed(
     from sbx.supervise.execute import execute
 
     rules = option_rules(options)
-    observing = effective_profile(with_profile(policy, OBSERVING, ("/**", "./**")), OBSERVING, rules)
+    observing = effective_profile(with_profile(policy, OBSERVING, ("/**", "~/**", "./**")), OBSERVING, rules)
     network = base.network if rules.network is None else observing.network
     limits = Limits(wall_s=observing.limits.wall_s)
     observing = replace(observing, network=network, env=base.env, limits=limits, require=base.require)
@@ -94,8 +97,31 @@ def succeeded(outcome: Outcome) -> bool:
 def needs_of(outcome: Outcome) -> list[Need]:
     return [
         Need(os.fsdecode(location), access, operation)
-        for operation, access, location, _evidence, _follow, _program in outcome.get("denied", [])
+        for operation, access, location, evidence, _follow, _program in outcome.get("denied", [])
+        if evidence == SURE or os.path.lexists(location)
     ]
+
+
+def without_noise(base: EffectiveProfile, needs: list[Need]) -> list[Need]:
+    """Without looks at folders that are there because something below them is granted; without looks at everything in
+    a folder, since who walks through it sees what is shown; without Python's compiled modules outside the workspace,
+    which it keeps only where it can."""
+    there: set[tuple[str, ...]] = set()
+    for rule in base.read:
+        for pattern in () if rule.negated else rule.patterns:
+            fixed = tuple(str(part) for part in itertools.takewhile(lambda part: isinstance(part, str), pattern))
+            there.update(fixed[:count] for count in range(len(fixed)))
+    workspace = split_path(base.workspace)
+    used = {need.path for need in needs if need.operation != "stat"}
+    looks = Counter(os.path.dirname(need.path) for need in needs if need.path not in used)
+    kept = []
+    for need in needs:
+        names = split_path(need.path)
+        compiled = need.access == MODIFY and "__pycache__" in names and names[: len(workspace)] != workspace
+        walked = names[: len(workspace)] != workspace and looks[os.path.dirname(need.path)] > FEW
+        if not compiled and not (need.operation == "stat" and (names in there or walked) and need.path not in used):
+            kept.append(need)
+    return kept
 
 
 def propose(base: EffectiveProfile, needs: list[Need], policy: Policy) -> Proposal:
@@ -164,6 +190,8 @@ def hand_over(
     extends = name if known is not None and not in_file else ""
     new = patched(old, name, proposal, extends=extends, description=f"Learned from {visible(words[0])}")
     print(difference(os.path.basename(path), old, new), end="")
+    for made in made_before(proposal, policy):
+        print(f"sbx: note: {visible(made)} is made before the command starts, since a rule names it", file=sys.stderr)
     if options.get("write"):
         if not success:
             raise SbxError("nothing was written: the command failed", remedy="make it succeed, then learn again")
@@ -171,6 +199,12 @@ def hand_over(
     else:
         print("sbx: nothing was written; --write does it, or pipe this to 'patch -p1'", file=sys.stderr)
     return 0 if success else 1
+
+
+def made_before(proposal: Proposal, policy: Policy) -> list[str]:
+    """Folders at the top of the workspace that are granted: a command that insists on making one would find it."""
+    names = [rule[2:-3] for rule in proposal.modify if rule.startswith("./") and rule.endswith("/**")]
+    return [name for name in names if name and "/" not in name and os.path.isdir(os.path.join(policy.workspace, name))]
 
 
 def write(path: str, text: str, policy: Policy) -> None:

@@ -36,6 +36,7 @@ PARENT = 2  # if the folder of the location exists outside
 MAX_LINKS = 40
 MAX_REMEMBERED = 1 << 16
 MAX_RECORDS = 4096
+MAX_NEEDS = 1 << 16
 MAX_WALK = 20_000
 ENOENT, EINVAL = 2, 22
 O_PATH, O_TMPFILE = 0o10000000, 0o20000000
@@ -225,8 +226,8 @@ class Observer:
             return None, False
         if self.learning:
             # That something may be written or executed is needed by who does it, not by who asks.
-            wanted = place.mode() != 0 and not self.allowed(place, READ)
-            return (self._note("stat", READ, place, SURE, follow, pid) if wanted else None), True
+            wanted = not self.allowed(place, READ)
+            return (self._needed("stat", READ, place, follow, pid) if wanted else None), True
         if _works(operation, flags, place, follow):
             return None, True
         sure = access != READ and self.allowed(place, READ) and place.mode() != 0
@@ -258,7 +259,7 @@ class Observer:
             return None, bool(mode)
         word = "list" if flags & os.O_DIRECTORY else "stat" if flags & O_PATH else "read"
         if self.learning:
-            return (self._note(word, READ, place, SURE, follow, pid) if place.mode() else None), True
+            return self._needed(word, READ, place, follow, pid), True
         if _opens(place, flags, follow):
             return None, True
         return self._note(word, READ, place, TARGET, follow, pid), True
@@ -267,9 +268,9 @@ class Observer:
         place = self.place(path, True)
         if place is None or self.allowed(place, EXEC):
             return None, False
-        if self.learning and not place.mode():
-            return None, True
-        sure = self.learning or (self.allowed(place, READ) and place.mode() != 0)
+        if self.learning:
+            return self._needed("execute", EXEC, place, True, pid), True
+        sure = self.allowed(place, READ) and place.mode() != 0
         return self._note("execute", EXEC, place, SURE if sure else TARGET, True, pid), True
 
     def _change(self, word: str, path: bytes, follow: bool, pid: int) -> tuple[Record | None, bool]:
@@ -370,10 +371,16 @@ class Observer:
 
     # Noting
 
+    def _needed(self, word: str, access: int, place: Place, follow: bool, pid: int) -> Record | None:
+        """What is not there may be what is denied in every profile: the outside knows."""
+        return self._note(word, access, place, SURE if place.mode() else TARGET, follow, pid)
+
     def _existing(self, word: str, place: Place, follow: bool, pid: int) -> Record | None:
         """A denied change of something that has to be there."""
         there = place.mode()
-        if self.learning or self.allowed(place, READ):  # then what is seen inside is what there is
+        if self.learning:
+            return self._needed(word, MODIFY, place, follow, pid)
+        if self.allowed(place, READ):  # then what is seen inside is what there is
             return self._note(word, MODIFY, place, SURE, follow, pid) if there else None
         return self._note(word, MODIFY, place, TARGET, follow, pid)
 
@@ -387,7 +394,7 @@ class Observer:
         path = place.path
         record = self.records.get((word, access, path))
         if record is None:
-            if len(self.records) >= MAX_RECORDS:
+            if len(self.records) >= (MAX_NEEDS if self.learning else MAX_RECORDS):
                 self.left_out += 1
                 return None
             record = Record((word, access, path, evidence, follow, _program(pid)))

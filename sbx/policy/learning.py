@@ -123,7 +123,7 @@ class Generalizer:
 
     def _read(self, paths: Iterable[str]) -> list[str]:
         rules: list[str] = []
-        by_folder: dict[str, list[str]] = {}
+        elsewhere: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
         for path in sorted(paths):
             names = split_path(path)
             if names[: len(self.workspace)] == self.workspace:
@@ -133,15 +133,23 @@ class Generalizer:
             elif (owner := self._owner(names)) is not None:
                 rules.append(_subtree(owner))
             else:
-                by_folder.setdefault(os.path.dirname(path), []).append(path)
-        for folder, files in by_folder.items():
-            above = split_path(folder)
-            # Not a folder that everybody shares: the root, the home folder, /etc.
-            if len(files) > FEW and len(above) > 1 and above != self.home:
-                rules.append(_subtree(above))
-            else:
-                rules += [escape(path) for path in files]
+                elsewhere.setdefault(names[:2], []).append(names)
+        for near in elsewhere.values():
+            rules += self._together(near)
         return rules
+
+    def _together(self, near: list[tuple[str, ...]]) -> list[str]:
+        """Many files that lie close to each other are a folder, but not one that everybody shares."""
+        deep = [names for names in near if len(names) > 2]
+        common = deep[0][:-1] if deep else ()
+        for names in deep:
+            same = [one == other for one, other in zip(common, names[:-1], strict=False)]
+            common = common[: same.index(False) if False in same else len(same)]
+        shared = len(common) < 2 or common == self.home[: len(common)]
+        if len(deep) <= FEW or shared:
+            return [escape("/" + "/".join(names)) for names in near]
+        outside = [names for names in near if names[: len(common)] != common]
+        return [_subtree(common), *(escape("/" + "/".join(names)) for names in outside)]
 
     def _leads_to_workspace(self, names: tuple[str, ...]) -> bool:
         return names == self.workspace[: len(names)]

@@ -42,7 +42,7 @@ def traced(done: Done) -> None:
         found, missing = judged(view, told, counts, cwd)
         done.denials = (*done.denials, *found)
         if missing and found:
-            done.notes.append(f"{missing} looks at files that do not exist are not shown")
+            done.notes.append(f"{missing} harmless tries are not shown: looks at what does not exist, compiled modules")
     if unseen:
         done.notes.append(f"{unseen} calls could not be looked at: their process let nobody read its memory")
     if left_out:
@@ -52,7 +52,7 @@ def traced(done: Done) -> None:
 def judged(
     view: View, told: list[tuple[str, int, bytes, int, bool, bytes]], counts: tuple[int, ...], cwd: str
 ) -> tuple[list[Denial], int]:
-    """The denials in the order they are told, and how many looks at missing files were left out."""
+    """The denials in the order they are told, and how many tries were left out as harmless."""
     found: dict[tuple[int, str, str], tuple[int, int, Denial]] = {}
     missing = 0
     for position, (word, access, location, evidence, follow, program) in enumerate(told):
@@ -63,7 +63,7 @@ def judged(
             if real is None:
                 continue
             path = real
-        if not _meant_something(word, path, evidence):
+        if not _meant_something(word, path, evidence) or _is_compiled(view, access, path):
             missing += count
             continue
         denial = denial_of(view, word, access, path, cwd, program=os.fsdecode(program), count=count)
@@ -118,6 +118,13 @@ def _meant_something(word: str, path: str, evidence: int) -> bool:
     if evidence == PARENT:
         return os.path.isdir(os.path.dirname(path))
     return True
+
+
+def _is_compiled(view: View, access: int, path: str) -> bool:
+    """Python keeps compiled modules beside their source where it can, and does without where it cannot."""
+    names = split_path(path)
+    workspace = split_path(view.workspace)
+    return access == MODIFY and "__pycache__" in names and names[: len(workspace)] != workspace
 
 
 def _possible(word: str, path: str) -> bool:
