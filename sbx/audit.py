@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from sbx.errors import SandboxUnavailable, SbxError
-from sbx.launch.audit_line import KEEP, NAME, START, append, folder_of, run_fields
+from sbx.launch.audit_line import KEEP, NAME, START, append, folder_of, run_fields, stamp
 from sbx.model.result import Denial, Result
 
 if TYPE_CHECKING:
@@ -70,10 +70,9 @@ def fields_of(result: Result) -> dict[str, Any]:
     if result.denials:
         fields["denials"] = [_denial(each) for each in result.denials[:MAX_DENIALS]]
     if result.network:
-        fields["network"] = [
-            {key: value if isinstance(value, int | str) else str(value) for key, value in each.items()}
-            for each in result.network[:MAX_DENIALS]
-        ]
+        fields["network"] = [_network(each) for each in _bounded(result.network)]
+        if len(result.network) > MAX_DENIALS:
+            fields["network_left_out"] = len(result.network) - MAX_DENIALS
     return fields
 
 
@@ -88,6 +87,17 @@ def _denial(denial: Denial) -> dict[str, Any]:
         "likely": denial.likely,
     }
     return {name: value for name, value in fields.items() if value or name in ("operation", "path")}
+
+
+def _bounded(decisions: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
+    """At most MAX_DENIALS of them: what was refused before what was allowed."""
+    ordered = sorted(decisions, key=lambda each: each.get("verdict") != "deny")
+    return ordered[:MAX_DENIALS]
+
+
+def _network(decision: dict[str, Any]) -> dict[str, Any]:
+    fields = {name: value for name, value in decision.items() if name not in ("event", "remedy") and value is not None}
+    return {name: stamp(value) if name == "time" else value for name, value in fields.items()}
 
 
 def is_denial(fields: Mapping[str, Any]) -> bool:

@@ -279,10 +279,6 @@ def launch_landlock(profile: EffectiveProfile, plan: Plan, capabilities: Capabil
     if abi <= 0:
         return None
     fs, _net, scopes = landlock.handled(abi)
-    if plan.backend == "namespaces":
-        # A socket with a path is reachable inside only if its path is bound: the plan decides, not the kernel's newer
-        # right about sockets made outside the domain.
-        fs &= ~landlock.FS_RIGHTS["RESOLVE_UNIX"][1]
     masks = {grant.path: landlock.rights_mask(grant.rights, abi) & fs for grant in plan.grants}
     if plan.backend == "namespaces" and profile.exec is None:
         # What can be seen in the private root can be read: one rule says so, and a descriptor that leads outside of
@@ -291,7 +287,16 @@ def launch_landlock(profile: EffectiveProfile, plan: Plan, capabilities: Capabil
         masks = {path: mask for path, mask in masks.items() if mask & ~reading}
         masks["/"] = masks.get("/", 0) | reading
     paths = tuple((os.fsencode(path), mask, True) for path, mask in masks.items())
-    return (fs, 0, scopes, 0, paths, ())
+    return (fs, launch_ports(profile, plan, abi), scopes, 0, paths, ())
+
+
+def launch_ports(profile: EffectiveProfile, plan: Plan, abi: int) -> int:
+    """Rights over ports that the ruleset holds. With an allow-list and no network namespace, TCP may reach one port,
+    the proxy's, which is known when it has started; until then, and for listening, none."""
+    if plan.backend == "namespaces" or profile.network.mode is not NetworkMode.ALLOW:
+        return 0
+    net = landlock.handled(abi)[1]
+    return net & (landlock.NET_RIGHTS["CONNECT_TCP"][1] | landlock.NET_RIGHTS["BIND_TCP"][1])
 
 
 def private_tmp_access(profile: EffectiveProfile, abi: int) -> int:
@@ -351,7 +356,11 @@ def _network(mode: NetworkMode, namespaces: bool, abi: int) -> Applied:
         return Applied(True, True, what)
     if mode is NetworkMode.NONE:
         return Applied(True, True, "network sockets refused by seccomp, loopback included")
-    return Applied(True, False, f"no network namespace; Landlock ABI {abi} knows ports, not hosts")
+    if abi >= 4:
+        words = f"a proxy, and Landlock ABI {abi} lets TCP reach its port alone, but on every host"
+    else:
+        words = f"a proxy that programs may pass by: Landlock ABI {abi} knows no ports"
+    return Applied(True, False, f"no network namespace; {words}")
 
 
 def refuse_lacking(

@@ -12,7 +12,7 @@ import os
 import select
 import sys
 
-from sbx.kernel import process, seccomp, signals
+from sbx.kernel import landlock, process, seccomp, signals
 from sbx.launch import inside
 from sbx.launch.root import SetupStep
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 assert sys.platform == "linux"  # for type checkers on other platforms
 
 SIGNALFD_SIZE = 128
+CONNECT_TCP = landlock.NET_RIGHTS["CONNECT_TCP"][1]
 
 
 def set_up(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> None:
@@ -77,7 +78,7 @@ class Keeper:
             inside.lead_group(self.run)
             inside.limits(self.run)
             if self.launch["landlock"] is not None:
-                inside.landlock_rules(self.launch["landlock"], self._private_rule())
+                inside.landlock_rules(self.launch["landlock"], self._private_rule(), self._proxy_rule())
             if self.launch["seccomp"]:
                 inside.step("install the system call filter", seccomp.install, self.launch["seccomp"])
             inside.execute(self.run, self.status_fd)
@@ -92,6 +93,12 @@ class Keeper:
     def _private_rule(self) -> tuple[tuple[bytes, int, bool], ...]:
         path = self.run["private_tmp"]
         return ((path, self.launch["private_tmp_access"], False),) if path else ()
+
+    def _proxy_rule(self) -> tuple[tuple[int, int], ...]:
+        """The proxy's port is the only one to connect to, where the ruleset holds ports."""
+        rules = self.launch["landlock"]
+        connect = 0 if rules is None else rules[1] & CONNECT_TCP
+        return ((self.run["proxy_port"], connect),) if connect and self.run["proxy_port"] else ()
 
     def _loop(self, signal_fd: int) -> NoReturn:
         poll = select.poll()

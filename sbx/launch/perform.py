@@ -120,10 +120,10 @@ def with_options(rules: tuple[Any, ...], extra: tuple[str, ...], env_all: bool) 
     return (passed, values, secret, pass_all or env_all)
 
 
-def choose_private_tmp() -> bytes:
+def choose_private_tmp(environ: dict[bytes, bytes]) -> bytes:
     """The name of a directory to be made, where there is no mount namespace to have a /tmp of its own in."""
-    for folder in (b"/tmp", b"/var/tmp", b"/dev/shm"):
-        if os.access(folder, os.W_OK | os.X_OK):
+    for folder in (environ.get(b"TMPDIR", b""), b"/tmp", b"/var/tmp", b"/dev/shm"):
+        if folder.startswith(b"/") and os.access(folder, os.W_OK | os.X_OK):
             return b"%s/sbx-%d-%s" % (folder, os.geteuid(), os.urandom(8).hex().encode())
     return b""
 
@@ -132,7 +132,7 @@ def make_run(prepared: Prepared, request: Request) -> Run:
     inside = {b"PWD": prepared["launch"]["cwd"]}
     if prepared["launch"]["namespaces"]:
         inside[b"TMPDIR"] = b"/tmp"  # private, and there; the caller's may be neither
-    private_tmp = choose_private_tmp() if prepared["launch"]["private_tmp_access"] else b""
+    private_tmp = choose_private_tmp(request["environ"]) if prepared["launch"]["private_tmp_access"] else b""
     if private_tmp:
         inside[b"TMPDIR"] = private_tmp
     rules = with_options(prepared["env"], request["extra_env"], request["env_all"])
@@ -151,6 +151,7 @@ def make_run(prepared: Prepared, request: Request) -> Run:
         "cgroup_fd": -1,
         "private_tmp": private_tmp,
         "channel": -1,
+        "proxy_port": 0,
     }
 
 

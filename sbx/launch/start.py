@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         cgroup_fd: int  # the directory of the cgroup to be born in, or -1
         private_tmp: bytes  # the directory to make for temporary files, or empty
         channel: int  # the socket to hand the proxy's listening socket over, or -1
+        proxy_port: int  # without a network namespace: the one port that TCP may connect to, or 0
 
 
 assert sys.platform == "linux"  # for type checkers on other platforms

@@ -34,13 +34,12 @@ class SharedSandbox:
 
     def __init__(self, plan: ReadyPlan, template: Template, *, keep_tmp: bool = False, once: bool = False) -> None:
         self.template = template  # as long as this sandbox lives, so must that
-        self.plan = plan
         self.pidfd = -1
         self._ready = False
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         try:
-            run = _launcher_run(keep_tmp, b"" if once else without_queues(os.uname().machine))
+            run = _launcher_run(keep_tmp=keep_tmp, once=once)
             descriptors = [theirs.fileno(), nowhere, nowhere, nowhere]
             template.send((SHARED, plan.prepared["launch"]["cwd"], run), descriptors)
         except OSError as error:
@@ -108,6 +107,7 @@ class Spares:
 
     def __init__(self) -> None:
         self._waiting: list[SharedSandbox] = []
+        self._closed = False
         self._lock = threading.Lock()
 
     def take(self, plan: ReadyPlan, template: Template) -> SharedSandbox:
@@ -121,11 +121,13 @@ class Spares:
     def refill(self, plan: ReadyPlan, template: Template) -> None:
         """One more, in the background: it is built while the command that took one runs."""
         with self._lock:
-            if len(self._waiting) < MAX_SPARES:
+            if len(self._waiting) < MAX_SPARES and not self._closed:
                 self._waiting.append(SharedSandbox(plan, template, once=True))
 
     def close(self) -> None:
+        """No more of them. Those that were taken live on until their command has ended."""
         with self._lock:
+            self._closed = True
             waiting, self._waiting = self._waiting, []
         for sandbox in waiting:
             sandbox.close(wait=False)
@@ -143,7 +145,7 @@ def without_queues(machine: str) -> bytes:
     return asm.assemble()
 
 
-def _launcher_run(keep_tmp: bool, extra_filter: bytes) -> Run:
+def _launcher_run(*, keep_tmp: bool, once: bool) -> Run:
     """The launcher inside is set up like a command; it is none, so most of this is empty."""
     return {
         "argv": (),
@@ -157,6 +159,8 @@ def _launcher_run(keep_tmp: bool, extra_filter: bytes) -> Run:
         "cgroup_fd": -1,
         "private_tmp": b"",
         "channel": -1,
+        "proxy_port": 0,
         "keep_tmp": keep_tmp,
-        "extra_filter": extra_filter,
+        "once": once,
+        "extra_filter": b"" if once else without_queues(os.uname().machine),
     }  # type: ignore[typeddict-unknown-key]

@@ -25,12 +25,14 @@ def _start_of_line(decision: NetDecision, method: str, allowed: bool, reason: st
         "method": method[:20],
         "rule": decision.rule.text[:_MAX_FIELD] if decision.rule is not None else None,
         "reason": reason[:_MAX_FIELD],
+        "remedy": decision.remedy,
     }
     return json.dumps(event).encode()[:-1]
 
 
 class EventWriter:
-    """``{"event": "network", "verdict": "allow"|"deny", "host", "port", "method", "rule", "reason", "time"}``.
+    """``{"event": "network", "verdict": "allow"|"deny", "host", "port", "method", "rule", "reason", "remedy",
+    "time"}``.
 
     Lines that found no room are counted, and the count is sent when there is room again, as
     ``{"event": "network-dropped", "count"}``. ``{"event": "network-end", …}`` is the last line: a stream without it

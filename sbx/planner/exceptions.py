@@ -112,9 +112,10 @@ EXCEPTIONS: dict[str, KnownException] = {
         ),
         _known(
             "unix-socket",
-            _LOOSER,
+            _STRICTER,
             BOTH,
-            "A Unix socket that may be read may also be connected to.",
+            "A Unix socket of the host that may be read but not modified is masked: connecting is writing. Before "
+            "Landlock ABI 9 this holds for sockets that listen when the plan is made, under an absolute name.",
         ),
         _known(
             "landlock-split-create",

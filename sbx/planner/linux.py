@@ -12,6 +12,7 @@ from sbx.planner.grants import grants_over
 from sbx.planner.landlock import plan_landlock
 from sbx.planner.links import Shown, drop_dangling, links_on, root_links
 from sbx.planner.mounts import MountWalk
+from sbx.planner.sockets import masked_sockets
 from sbx.planner.specials import DEFAULT_SPECIALS, regions
 from sbx.planner.walk import DirectoryReader
 
@@ -33,10 +34,12 @@ def plan(
     reader: DirectoryReader | None = None,
     specials: tuple[tuple[str, Op], ...] = DEFAULT_SPECIALS,
     paths_as_written: Sequence[str] = (),
+    sockets: Sequence[str] = (),
 ) -> Plan:
     """What one launch does. Reads the file system only through `reader` (and links on the way to what rules name).
 
-    `paths_as_written` are further absolute paths whose symlinks should work inside, such as $PWD.
+    `paths_as_written` are further absolute paths whose symlinks should work inside, such as $PWD. `sockets` are those
+    that exist on the host (see planner.sockets).
     A stored plan is up to date while every `looked_at` stamp is the same, no `missing` path exists, and every path of
     a non-optional operation is there and of its kind.
     """
@@ -44,7 +47,7 @@ def plan(
     if backend == LANDLOCK:
         found = plan_landlock(profile, cwd, reader, specials)
     else:
-        found = _plan_namespaces(profile, cwd, reader, specials, paths_as_written)
+        found = _plan_namespaces(profile, cwd, reader, specials, paths_as_written, sockets)
     reader.save()
     return found
 
@@ -55,12 +58,14 @@ def _plan_namespaces(
     reader: DirectoryReader,
     specials: tuple[tuple[str, Op], ...],
     paths_as_written: Sequence[str],
+    sockets: Sequence[str],
 ) -> Plan:
     optional_links = root_links()
     written = links_on([*(prefix for prefix, _ in profile.resolved), *paths_as_written])
     walk = MountWalk(profile, regions(profile, specials), specials, reader, optional_links | written)
     walk.run()
     operations = drop_dangling(walk.operations, optional_links - written)
+    operations += masked_sockets(sockets, operations, profile.judge)
     _check_cwd(profile, cwd, operations)
     made = tuple(Operation(Op.MAKE_DIR, path, why="a modify rule names it") for path in walk.making.made)
     return Plan(

@@ -36,7 +36,10 @@ def facts(result: Result, notes: Sequence[str] = (), hints: Sequence[str] = ()) 
     if len(result.denials) > SHOWN_DENIALS:
         more = len(result.denials) - SHOWN_DENIALS
         found.append(("denied", f"and {more} more: see 'sbx audit --denied'", BAD))
-    found.extend(("network", _network(each), WARN) for each in result.network if not _allowed(each))
+    refused = [each for each in result.network if not _allowed(each)]
+    found.extend(("network", _network(each), WARN) for each in refused[:SHOWN_DENIALS])
+    if len(refused) > SHOWN_DENIALS:
+        found.append(("network", f"and {len(refused) - SHOWN_DENIALS} more: see 'sbx audit --denied'", WARN))
     found.extend((f"not enforced: {name}", each.details, WARN) for name, each in _lacking(result))
     found.extend(("note", note, WARN) for note in notes)
     if status not in ("OK", "EXIT", "NOT_FOUND", "NOT_EXECUTABLE", "INTERNAL_ERROR"):
@@ -94,9 +97,13 @@ def _allowed(entry: dict[str, object]) -> bool:
 
 
 def _network(entry: dict[str, object]) -> str:
-    target = entry.get("target") or f"{entry.get('host', '?')}:{entry.get('port', '?')}"
-    reason = entry.get("reason")
-    return f"denied {target}" + (f", {reason}" if reason else "") + f"; to allow it: --net {target}"
+    host, port = str(entry.get("host", "?")), entry.get("port", "?")
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    reason = f", {entry['reason']}" if entry.get("reason") else ""
+    count = entry.get("count", 1)
+    times = f" ({count} times)" if isinstance(count, int) and count > 1 else ""
+    remedy = f"; to allow it: {entry['remedy']}" if entry.get("remedy") else ""
+    return f"denied {target}{times}{reason}{remedy}"
 
 
 def _lacking(result: Result) -> Iterable[tuple[str, Applied]]:

@@ -20,6 +20,7 @@ from sbx.model.profile import EffectiveProfile, Environment, Limits, Network, Ne
 from sbx.model.source import Source
 from sbx.model.units import BadUnit, parse_count, parse_duration, parse_size
 from sbx.planner import linux as planner
+from sbx.planner.sockets import host_sockets
 from sbx.planner.specials import DEFAULT_SPECIALS
 from sbx.planner.walk import DirectoryReader, default_cache_file
 from sbx.policy.document import Policy, RunRules
@@ -172,6 +173,7 @@ def plan_for(
         reader=DirectoryReader(default_cache_file(environ, profile.workspace)),
         specials=_specials(policy),
         paths_as_written=[environ["PWD"]] if environ.get("PWD", "").startswith("/") else [],
+        sockets=host_sockets(),
     )
 
 

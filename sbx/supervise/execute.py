@@ -16,6 +16,7 @@ from sbx.model.guarantee import Applied
 
 if TYPE_CHECKING:
     from sbx.launch.perform import Prepared
+    from sbx.launch.redact import Redactor
     from sbx.launch.start import Run
     from sbx.launch.streams import Streams
     from sbx.launch.wait import Outcome
@@ -43,6 +44,7 @@ class Done:
     pids_peak: int = 0
     environ: dict[bytes, bytes] = field(default_factory=dict)
     json_target: JsonTarget | None = None
+    redactor: Redactor | None = None  # where one is at hand already: making it looks at every variable
 
 
 def execute(prepared: Prepared, options: dict[str, Any], command: list[str], environ: dict[bytes, bytes]) -> Done:
@@ -66,6 +68,7 @@ def execute(prepared: Prepared, options: dict[str, Any], command: list[str], env
         from sbx.supervise.result import JsonTarget
 
         json_target = JsonTarget(options["json"])  # before the command can put something else in its place
+    prepared = without_caps_on_terminals(prepared, options)
     streams = open_streams(prepared, options, run)
     proxy = open_proxy(prepared, run)
     notes: list[str] = []
@@ -92,7 +95,7 @@ def execute(prepared: Prepared, options: dict[str, Any], command: list[str], env
         began,
         environ=environ,
         pids_peak=keeper.pids_peak,
-        network=() if proxy is None else tuple(proxy.pump.events),
+        network=() if proxy is None else proxy.decisions(profile=prepared["profile"], by_option="net" in options),
         notes=notes,
         json_target=json_target,
     )
@@ -101,13 +104,14 @@ def execute(prepared: Prepared, options: dict[str, Any], command: list[str], env
 def open_proxy(prepared: Prepared, run: Run) -> ProxyRun | None:
     """The way out for an allow-list: nothing else is reachable."""
     mode, allow = prepared["network"]
-    if mode != "allow" or not prepared["launch"]["namespaces"]:
+    if mode != "allow":
         return None
     from sbx.supervise.proxying import ProxyRun
 
-    proxy = ProxyRun(allow)
-    run["channel"] = proxy.channel
-    for name, value in proxy.environment(sys.executable).items():
+    proxy = ProxyRun(allow, own_namespace=bool(prepared["launch"]["namespaces"]))
+    run["channel"], run["proxy_port"] = proxy.channel, proxy.port
+    java_options = os.fsdecode(run["env"].get(b"JAVA_TOOL_OPTIONS", b""))
+    for name, value in proxy.environment(sys.executable, java_options).items():
         run["env"][name.encode()] = os.fsencode(value)
     return proxy
 
@@ -116,17 +120,31 @@ def open_streams(prepared: Prepared, options: dict[str, Any], run: Run) -> Strea
     """Pipes only where a cap or a record needs them; a terminal stays a terminal."""
     limits = prepared["limits"]
     caps = [limits.get("stdout_bytes"), limits.get("stderr_bytes")]
-    wants_capture = "json" in options
-    capture = [DEFAULT_CAPTURE_BYTES if wants_capture and not os.isatty(number) else 0 for number in (1, 2)]
+    capture = [DEFAULT_CAPTURE_BYTES if "json" in options and not shown(number, options) else 0 for number in (1, 2)]
     if caps == [None, None] and capture == [0, 0]:
         return None
     from sbx.launch.streams import Streams
 
     streams = Streams(caps=(caps[0], caps[1]), capture=(capture[0], capture[1]))
     run["streams"] = streams.child
-    if any(caps[number - 1] is not None and os.isatty(number) for number in (1, 2)):
-        run["foreground"] = run["foreground"] and os.isatty(0) and streams.child[1] == 1
     return streams
+
+
+def shown(number: int, options: dict[str, Any]) -> bool:
+    """Is it a terminal that has to stay one? A pipe in its place would end colours, editors and prompts."""
+    return "no-tty" not in options and os.isatty(number)
+
+
+def without_caps_on_terminals(prepared: Prepared, options: dict[str, Any]) -> Prepared:
+    """Caps keep logs and captures small. What a person watches is not cut, and the account of the run says so."""
+    names = [name for number, name in ((1, "stdout"), (2, "stderr")) if shown(number, options)]
+    limits = {name: value for name, value in prepared["limits"].items() if name not in [f"{n}_bytes" for n in names]}
+    if len(limits) == len(prepared["limits"]):
+        return prepared
+    words = "it is a terminal: shown as it comes, neither cut nor captured (with --no-tty it is both)"
+    enforced = tuple((row[0], False, False, words) if row[0] in names else row for row in prepared["enforced"])
+    changed: Prepared = {**prepared, "limits": limits, "enforced": enforced}
+    return changed
 
 
 def enforced_of(prepared: Prepared) -> dict[str, Applied]:

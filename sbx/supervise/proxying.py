@@ -2,6 +2,7 @@
 
 The socket is made inside the sandbox's network namespace and handed out by descriptor passing, so nothing bridges the
 two worlds but the proxy itself, which is a process of its own: whatever happens to it cannot harm the supervisor.
+Without a network namespace the socket is the host's own, at a port that is free, and Landlock keeps the command to it.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from sbx.network.environment import proxy_environment
 from sbx.network.hosts import parse_rules
 from sbx.network.settings import ProxySettings, proxy_argv
 
-MAX_KEPT = 1000  # decisions in the result; further ones are counted
+MAX_KEPT = 1000  # different decisions in the result; further ones are counted
 GRACE_S = 5.0
 
 
 class EventPump:
-    """Collects the proxy's decisions; never grows beyond its bound."""
+    """Collects the proxy's decisions, equal ones counted; never grows beyond its bound."""
 
     def __init__(self, descriptor: int) -> None:
         self._fd = descriptor
         self._pending = b""
-        self.events: list[dict[str, Any]] = []
+        self._known: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.dropped = 0
         self.ended = False
         os.set_blocking(descriptor, False)
@@ -50,13 +51,24 @@ class EventPump:
             self._keep(json.loads(line))
         return True
 
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """In the order of their first time."""
+        return list(self._known.values())
+
     def _keep(self, event: dict[str, Any]) -> None:
         if event["event"] == "network-end":
             self.ended = True
-        elif event["event"] == "network-dropped":
+            return
+        if event["event"] == "network-dropped":
             self.dropped += event["count"]
-        elif len(self.events) < MAX_KEPT:
-            self.events.append(event)
+            return
+        key = tuple(event[name] for name in ("verdict", "host", "port", "method", "rule", "reason"))
+        known = self._known.get(key)
+        if known is not None:
+            known["count"] += 1
+        elif len(self._known) < MAX_KEPT:
+            self._known[key] = {**event, "count": 1}
         else:
             self.dropped += 1
 
@@ -94,11 +106,23 @@ class _PumpForSupervisor:
         """The rest is read when the proxy has ended."""
 
 
+def _listen_on_the_host() -> socket.socket:
+    try:
+        return socket.create_server(("127.0.0.1", 0), backlog=1024)
+    except OSError as error:
+        raise SetupFailed(f"could not open a port for the network proxy: {error}", remedy="run 'sbx doctor'") from None
+
+
 class ProxyRun:
     """Context of one run with an allow-list."""
 
-    def __init__(self, allow: tuple[str, ...]) -> None:
+    def __init__(self, allow: tuple[str, ...], *, own_namespace: bool = True) -> None:
         self.rules = parse_rules(allow)
+        self.port = PROXY_PORT
+        self._listener: socket.socket | None = None
+        if not own_namespace:
+            self._listener = _listen_on_the_host()
+            self.port = self._listener.getsockname()[1]
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._lifeline: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -107,19 +131,22 @@ class ProxyRun:
 
     @property
     def channel(self) -> int:
-        """Where the sandbox sends its listening socket."""
-        return self._theirs.fileno()
+        """Where the sandbox sends its listening socket, if it has to make one."""
+        return self._theirs.fileno() if self._listener is None else -1
 
     def pumps(self) -> tuple[_PumpForSupervisor, ...]:
         return (_PumpForSupervisor(self.pump),)
 
-    def environment(self, python: str) -> dict[str, str]:
-        return proxy_environment(PROXY_PORT, self.rules, python=python)
+    def environment(self, python: str, java_options: str = "") -> dict[str, str]:
+        return proxy_environment(self.port, self.rules, python=python, java_options=java_options)
 
     def started(self) -> None:
         """The sandbox is being set up: take its socket and serve it. Connections wait in its queue until then."""
         self._theirs.close()
-        _data, descriptors, _flags, _address = socket.recv_fds(self._ours, 1, 1)
+        if self._listener is None:
+            _data, descriptors, _flags, _address = socket.recv_fds(self._ours, 1, 1)
+        else:
+            descriptors = [self._listener.detach()]
         self._ours.close()
         if not descriptors:
             return  # the set-up failed before that; its own words follow
@@ -148,22 +175,41 @@ class ProxyRun:
                     config.write(ProxySettings(self.rules).to_json())
 
     def close(self) -> str:
-        """End it. Returns words about a proxy that did not do its work to the end, or nothing."""
-        for end in (self._ours, self._theirs):
-            end.close()
+        """End it. Returns words about what did not go as it should (a proxy that died, decisions not kept), or none."""
+        for end in (self._ours, self._theirs, self._listener):
+            if end is not None:
+                end.close()
         if self._event_write >= 0:
             os.close(self._event_write)
         early = None if self._process is None else self._process.poll()
         if self._lifeline is not None:
             os.close(self._lifeline)
-        trouble = ""
+        notes = []
         if self._process is not None:
             if early is not None:
-                trouble = f"the network proxy ended early (status {early}): connections failed from then on"
+                notes.append(f"the network proxy {_death(early)} before the command ended: connections failed then")
             try:
                 self._process.wait(GRACE_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
         self.pump.drain()
-        return trouble
+        if self.pump.dropped:
+            notes.append(f"{self.pump.dropped} further network decisions were made, too many to keep")
+        return "; ".join(notes)
+
+    def decisions(self, *, profile: str, by_option: bool) -> tuple[dict[str, Any], ...]:
+        """For the result: each with what would allow it, where the rules for it are."""
+        return tuple({**event, "remedy": _remedy(event, profile, by_option)} for event in self.pump.events)
+
+
+def _death(status: int) -> str:
+    return f"was killed by signal {-status}" if status < 0 else f"failed with status {status}"
+
+
+def _remedy(event: dict[str, Any], profile: str, by_option: bool) -> str:
+    option = str(event["remedy"])
+    if not option or by_option:
+        return f"add {option}" if option else ""
+    entry = option.removeprefix("--net ")
+    return f'add "{entry}" to network: {{allow: [...]}} of profile {profile}'

@@ -35,6 +35,8 @@ def new_trace_id() -> str:
 
 def redactor_of(done: Done) -> Redactor:
     """Masks what this run must not tell: values of the caller's variables, and of those set for the command."""
+    if done.redactor is not None:
+        return done.redactor
     environ = {**done.environ, **done.run["env"]}
     return redactor_for(environ, secret_names(done.prepared["env"], environ))
 

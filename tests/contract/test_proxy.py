@@ -90,6 +90,7 @@ def test_connect(echo_server: Server, spelling: str) -> None:
             "method": "CONNECT",
             "rule": f"api.example.com:{echo_server.port}",
             "reason": f"rule api.example.com:{echo_server.port}",
+            "remedy": "",
         }
     )
     assert proxy.events[-1]["event"] == "network-end"

@@ -254,7 +254,7 @@ def test_second_layer_grants_cover_what_the_mounts_show(workspace: Path) -> None
     rights = {grant.path: set(grant.rights) for grant in found.grants}
     assert rights[str(workspace)] == {"READ_FILE", "READ_DIR", "EXECUTE"}
     assert {"MAKE_REG", "REFER", "TRUNCATE"} <= rights[str(workspace / "build")]
-    assert rights[str(workspace / "top")] == {"READ_FILE", "WRITE_FILE", "TRUNCATE", "EXECUTE"}
+    assert rights[str(workspace / "top")] == {"READ_FILE", "WRITE_FILE", "TRUNCATE", "EXECUTE", "RESOLVE_UNIX"}
     assert "IOCTL_DEV" in rights["/dev"]
     assert str(workspace / "src") not in rights
 

@@ -83,11 +83,11 @@ def test_many_denials_stay_on_one_screen() -> None:
 def test_what_was_not_enforced_and_refused_hosts() -> None:
     made = result(
         enforced={"memory": Applied(True, False, "no cgroup")},
-        network=({"host": "example.com", "port": 443, "verdict": "deny", "reason": "not listed"},),
+        network=({"host": "example.com", "port": 443, "verdict": "deny", "reason": "no rule", "remedy": "--net x:1"},),
     )
     lines = plain_lines(facts(made, ["standard output was cut"]))
     assert "sbx: not enforced: memory: no cgroup" in lines
-    assert "sbx: network: denied example.com:443, not listed; to allow it: --net example.com:443" in lines
+    assert "sbx: network: denied example.com:443, no rule; to allow it: --net x:1" in lines
     assert "sbx: note: standard output was cut" in lines
 
 
