@@ -77,17 +77,18 @@ class Bench:
         skipped: list[str] | None = None,
     ) -> Section:
         load, now = os.getloadavg()[0], time.strftime("%Y-%m-%d %H:%M", time.gmtime())
-        samples, failed = interleave(ways, rounds, warmups=warmups)
+        found = interleave(ways, rounds, warmups=warmups)
         return Section(
             row=row,
             title=title,
             unit=unit,
-            samples=samples,
+            samples=found.samples,
+            cpu_s=found.cpu_s,
             checks=checks or [],
             reference=reference,
-            commands={name: self.shown(argv) for name, argv in (commands or {}).items() if name in samples},
+            commands={name: self.shown(argv) for name, argv in (commands or {}).items() if name in found.samples},
             notes=notes or [],
-            skipped=[*(skipped or []), *failed],
+            skipped=[*(skipped or []), *found.failed],
             load=load,
             measured=now,
         )

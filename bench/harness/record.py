@@ -34,6 +34,7 @@ class Section:
     commands: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)  # each with its reason
+    cpu_s: dict[str, list[float]] = field(default_factory=dict)
     load: float = 0.0  # of the machine when the section began
     measured: str = ""
 
@@ -48,6 +49,13 @@ class Section:
             return None
         value = self.best if of_best else self.median
         return value(way) / value(reference)
+
+    def cpu_ratio(self, way: str, reference: str) -> float | None:
+        """Of medians, where both were commands."""
+        if way not in self.cpu_s or reference not in self.cpu_s:
+            return None
+        divisor = statistics.median(self.cpu_s[reference])
+        return statistics.median(self.cpu_s[way]) / divisor if divisor else None
 
 
 def check_value(section: Section, check: Check, *, of_best: bool = False) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -54,13 +55,14 @@ def _targets(sections: list[Section]) -> str:
             check.reference or "(absolute)",
             _factor(section, check),
             _factor(section, check, of_best=True),
+            _times(section.cpu_ratio(check.way, check.reference)),
             _target(section, check),
             verdict(section, check),
         )
         for section in sections
         for check in section.checks
     ]
-    head = ("what", "median", "against", "ratio of medians", "of best rounds", "target", "verdict")
+    head = ("what", "median", "against", "ratio of medians", "of best rounds", "of CPU time", "target", "verdict")
     return "### Targets\n\n" + _table(head, rows)
 
 
@@ -75,6 +77,10 @@ def _factor(section: Section, check: Check, *, of_best: bool = False) -> str:
     return f"{value:.2f}x" if check.reference else _value(value, section.unit)
 
 
+def _times(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}x"
+
+
 def _target(section: Section, check: Check) -> str:
     unit = "x" if check.reference else f" {section.unit}"
     if check.at_most is not None:
@@ -84,12 +90,14 @@ def _target(section: Section, check: Check) -> str:
 
 def _section(section: Section) -> str:
     head = ["", "median", "best"] + ([f"of {section.reference}"] if section.reference else [])
+    head += ["CPU time"] if section.cpu_s else []
     rows = []
     for way in section.samples:
         cells = [way, _value(section.median(way), section.unit), _value(section.best(way), section.unit)]
         if section.reference:
-            ratio = section.ratio(way, section.reference)
-            cells.append("-" if ratio is None else f"{ratio:.2f}x")
+            cells.append(_times(section.ratio(way, section.reference)))
+        if section.cpu_s:
+            cells.append(_value(statistics.median(section.cpu_s[way]) * 1e3, "ms") if way in section.cpu_s else "-")
         rows.append(tuple(cells))
     rounds = max((len(values) for values in section.samples.values()), default=0)
     parts = [f"### {section.title}", _table(tuple(head), rows) if rows else "Nothing was measured."]

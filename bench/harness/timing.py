@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import shlex
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 Way = Callable[[], float]
@@ -61,14 +63,22 @@ def ended(pid: int, argv: Sequence[str]) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def interleave(ways: Mapping[str, Way], rounds: int, *, warmups: int = 1) -> tuple[dict[str, list[float]], list[str]]:
-    """Samples per way, and a line for each way that failed: it is left out, never counted."""
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    samples: dict[str, list[float]]
+    cpu_s: dict[str, list[float]]  # of the commands and all below them; empty for what starts none
+    failed: list[str]  # a line for each way that failed: it is left out, never counted
+
+
+def interleave(ways: Mapping[str, Way], rounds: int, *, warmups: int = 1) -> Rounds:
     samples: dict[str, list[float]] = {name: [] for name in ways}
+    cpu_s: dict[str, list[float]] = {name: [] for name in ways}
     failed: dict[str, str] = {}
     for number in range(warmups + rounds):
         for name, way in ways.items():
             if name in failed:
                 continue
+            before = children_cpu_s()
             try:
                 value = way()
             except (WayFailed, OSError) as error:
@@ -76,4 +86,12 @@ def interleave(ways: Mapping[str, Way], rounds: int, *, warmups: int = 1) -> tup
                 continue
             if number >= warmups:
                 samples[name].append(value)
-    return {name: values for name, values in samples.items() if name not in failed}, list(failed.values())
+                cpu_s[name].append(children_cpu_s() - before)
+    kept = {name: values for name, values in samples.items() if name not in failed}
+    return Rounds(kept, {name: cpu_s[name] for name in kept if any(cpu_s[name])}, list(failed.values()))
+
+
+def children_cpu_s() -> float:
+    """CPU time of every child waited for so far, and of theirs: hardly changed by what else the machine does."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

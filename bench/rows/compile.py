@@ -30,7 +30,7 @@ def measure(bench: Bench) -> list[Section]:
             "compile",
             "Compiling 60 C files with make -j2",
             {name: bench.way(argv, project, before=clean, scale=1) for name, argv in commands.items()},
-            rounds=bench.rounds(7, 2),
+            rounds=bench.rounds(5, 2),
             unit="s",
             warmups=0 if bench.quick else 1,
             reference="bare",

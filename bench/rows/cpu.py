@@ -24,7 +24,7 @@ def measure(bench: Bench) -> list[Section]:
             "cpu",
             "CPU-bound work: a Python loop of two to three seconds",
             {name: bench.way(argv, workspace, scale=1) for name, argv in commands.items()},
-            rounds=bench.rounds(7, 2),
+            rounds=bench.rounds(5, 2),
             unit="s",
             warmups=0,
             reference="bare",

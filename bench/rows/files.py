@@ -14,7 +14,7 @@ def measure(bench: Bench) -> list[Section]:
     if reason := need(bench, "tar", "git", "find"):
         raise RowSkipped(reason)
     tree = git_repository(many_files(bench.folder("files") / "tree", FILES))
-    repeats = {"tar": 5, "git status": 20, "find": 20}
+    repeats = {"tar": 3, "git status": 20, "find": 20}
     # Each work several times over inside one run, so that the row shows file work and not the start. The tar goes
     # through a pipe: told to write to /dev/null it would not read the files. Optional locks: the profile keeps .git
     # from being written, so without the flag the bare run would do something else.
@@ -39,7 +39,7 @@ def measure(bench: Bench) -> list[Section]:
                 "files",
                 f"{name} over {FILES} files, {repeats[name]} times in one run",
                 {way: bench.way(argv, tree) for way, argv in commands.items()},
-                rounds=bench.rounds(9, 3),
+                rounds=bench.rounds(7, 2),
                 reference="bare",
                 checks=[Check(f"{name}, {FILES} files", "sbx run --profile build", "bare", at_most=targets[name])],
                 commands={"bare": work},

@@ -21,28 +21,28 @@ fsProfiles:
 WITHOUT = "schemaVersion: 2\n" + OPEN_PROFILE
 DENIES = 'denyRead: ["**/*.env"]\ndenyModify: ["**/.git/hooks/**", "**/package-lock.json"]\n'
 WITH = "schemaVersion: 2\n" + DENIES + OPEN_PROFILE
-FILES = 10_000
 
 
 def measure(bench: Bench) -> list[Section]:
     settings = _two_settings(bench)
+    files = 2_000 if bench.quick else 10_000
     sections = []
     if reason := need(bench, "make", "gcc"):
         raise RowSkipped(reason)
     project = c_project(bench.folder("listener") / "project")
     make = ["make", "--silent", "-j2"]
     title = "Compiling 60 C files, with and without a listener for new names"
-    sections.append(_compare(bench, settings, title, make, project, "out", 1.10, rounds=bench.rounds(5, 1)))
+    sections.append(_compare(bench, settings, title, make, project, "out", 1.10, rounds=bench.rounds(4, 1)))
     if reason := need(bench, "tar"):
         raise RowSkipped(reason)
     folder = bench.folder("listener-unpack")
     archive = folder / "files.tar"
     if not archive.exists():
-        source = many_files(bench.folder("listener-source") / "tree", FILES)
+        source = many_files(bench.folder("listener-source") / "tree", files)
         bench.output(["tar", "cf", str(archive), "-C", str(source), "."], folder)
     unpack = ["tar", "xf", "files.tar", "-C", "out"]
-    title = f"Unpacking {FILES} files, with and without a listener for new names"
-    sections.append(_compare(bench, settings, title, unpack, folder, "out", 3.0, rounds=bench.rounds(7, 2)))
+    title = f"Unpacking {files} files, with and without a listener for new names"
+    sections.append(_compare(bench, settings, title, unpack, folder, "out", 3.0, rounds=bench.rounds(4, 2)))
     return sections
 
 

@@ -82,16 +82,28 @@ def test_ways_take_turns_and_a_failing_one_is_left_out(harness: dict[str, Module
             raise timing.WayFailed("exit status 1")
         return 1.0
 
-    samples, failed = timing.interleave({n: lambda n=n: way(n) for n in "abc"}, 2, warmups=1)
+    found = timing.interleave({n: lambda n=n: way(n) for n in "abc"}, 2, warmups=1)
     assert calls == ["a", "b", "c", "a", "c", "a", "c"]
-    assert samples == {"a": [1.0, 1.0], "c": [1.0, 1.0]}
-    assert failed == ["b: exit status 1"]
+    assert found.samples == {"a": [1.0, 1.0], "c": [1.0, 1.0]}
+    assert found.cpu_s == {}
+    assert found.failed == ["b: exit status 1"]
 
 
 def test_a_command_that_fails_is_not_timed(harness: dict[str, ModuleType], tmp_path: Path) -> None:
     timing = harness["timing"]
     with pytest.raises(timing.WayFailed, match="exit status 3"):
         timing.run_once(["sh", "-c", "exit 3"], cwd=tmp_path, environ={"PATH": "/usr/bin:/bin"})
+
+
+def test_cpu_time_is_that_of_the_command(harness: dict[str, ModuleType], tmp_path: Path) -> None:
+    busy = [sys.executable, "-I", "-S", "-c", "for i in range(10**6): pass"]
+    found = harness["timing"].interleave(
+        {"busy": lambda: harness["timing"].run_once(busy, cwd=tmp_path, environ={})}, 1, warmups=0
+    )
+    assert found.cpu_s["busy"][0] > 0
+    section = harness["record"].Section("s", "t", "ms", found.samples, cpu_s={"busy": [0.4], "idle": [0.1]})
+    assert section.cpu_ratio("busy", "idle") == pytest.approx(4)
+    assert section.cpu_ratio("busy", "absent") is None
 
 
 def test_only_what_is_between_the_markers_is_replaced(harness: dict[str, ModuleType], tmp_path: Path) -> None:
