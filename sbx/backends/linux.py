@@ -330,7 +330,7 @@ def account(profile: EffectiveProfile, plan: Plan, capabilities: Capabilities) -
     if profile.exec is not None:
         found["exec"] = Applied(True, abi > 0, f"Landlock ABI {abi} and noexec mounts" if abi > 0 else "noexec mounts")
     found["future_denies"] = _future_denies(profile, plan, capabilities)
-    found["network"] = _network(mode, namespaces, abi)
+    found["network"] = network_account(mode, namespaces, abi)
     found["syscalls"] = Applied(True, capabilities.seccomp, "seccomp filter")
     found["privileges"] = Applied(True, True, "no_new_privs, no capabilities, nosuid" if namespaces else "no_new_privs")
     found["terminal"] = Applied(True, capabilities.seccomp, "TIOCSTI and TIOCLINUX refused by seccomp")
@@ -348,7 +348,7 @@ def _future_denies(profile: EffectiveProfile, plan: Plan, capabilities: Capabili
     return Applied(wanted, False, f"snapshot: {count} denies hold for what exists at the start")
 
 
-def _network(mode: NetworkMode, namespaces: bool, abi: int) -> Applied:
+def network_account(mode: NetworkMode, namespaces: bool, abi: int) -> Applied:
     if mode is NetworkMode.HOST:
         return Applied(False, True, "host network, as the profile asks")
     if namespaces:

@@ -6,7 +6,7 @@ only when its command is called, and has a function `command(options, words) -> 
 
 from __future__ import annotations
 
-from sbx.launch.options import COUNT, DURATION, FILE, FLAG, NAME, RUN_OPTIONS
+from sbx.launch.options import COUNT, DURATION, FILE, FLAG, NAME, NET, RUN_OPTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,12 +85,13 @@ COMMANDS = (
             ("read", FLAG, "", False, "Only about reading.", ""),
             ("modify", FLAG, "", False, "Only about modifying.", ""),
             ("last", FLAG, "", False, "Explain what the last run in this workspace was denied.", ""),
+            ("net", NET, "HOST:PORT", True, "Explain whether HOST:PORT may be reached.", ""),
             JSON,
         ),
         words="[PATH]...",
         most=MANY,
         about="Exit status: 0 when everything asked about is allowed, 1 when something is denied, 2 for an error.",
-        examples=("sbx explain --profile build .env", "sbx explain --modify .git/config", "sbx explain --last"),
+        examples=("sbx explain --profile build .env", "sbx explain --last", "sbx explain --net api.example.com:443"),
     ),
     Command(
         "check",

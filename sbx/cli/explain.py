@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 def command(options: dict[str, Any], paths: list[str]) -> int:
     """0 when everything asked about is allowed, 1 when something is denied."""
+    if options.get("net"):
+        return _network(options, paths)
     if options.get("last"):
         return _last(options, paths)
     if not paths:
@@ -35,6 +37,14 @@ def command(options: dict[str, Any], paths: list[str]) -> int:
     answers = [explain(view, path, accesses, cwd) for path in paths]
     show(view, answers, cwd, as_json=bool(options.get("json")))
     return 0 if all(answer.allowed for answer in answers) else 1
+
+
+def _network(options: dict[str, Any], paths: list[str]) -> int:
+    from sbx.cli import explain_net
+
+    if paths:
+        raise UsageError("--net asks about hosts, not about paths", remedy="ask one after the other")
+    return explain_net.command(options)
 
 
 def _last(options: dict[str, Any], paths: list[str]) -> int:
