@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from harness.bench import Bench, RowSkipped
 from harness.install import CannotInstall, Installed, installed
-from harness.machine import commit, machine, versions
+from harness.machine import commit_name, machine, versions
 from harness.record import Section, from_plain, to_plain, verdict
 from harness.table import NoMarkers, render, write_between_markers
 from rows import OBSERVERS, ORDER
@@ -55,6 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="keep rows of the last result that are not measured now")
     parser.add_argument("--out", type=Path, default=TOP / "bench" / "out", help="where the results go")
     parser.add_argument("--python", help="the interpreter to install for (default: the system's)")
+    parser.add_argument("--commit", help="measure this commit instead of the working tree")
     parser.add_argument("--no-npm", action="store_true", help="do not fetch the peers that npm has")
     parser.add_argument(
         "--as-is", action="store_true", help="measure the sbx of this Python as this user, installing nothing"
@@ -71,9 +72,11 @@ def measure_all(options: argparse.Namespace) -> int:
     rows = options.only or list(ORDER)
     print("installing the wheel into a fresh virtual environment", file=sys.stderr)
     with_npm = "start" in rows and not options.no_npm and not options.quick
-    with installed(options.python, with_npm=with_npm) as place:
+    with installed(options.python, commit=options.commit, with_npm=with_npm) as place:
         bench = bench_in(place, quick=options.quick)
         run = describe(bench, user=place.environ["USER"], load=os.getloadavg()[0])
+        if options.commit:
+            run["commit"] = commit_name(TOP, options.commit)
         inside = [row for row in rows if row not in OBSERVERS]
         sections, skipped = as_user(place, bench, inside) if inside else ([], {})
         seen, unseen = measure_rows(
@@ -146,7 +149,7 @@ def describe(bench: Bench, *, user: str, load: float) -> dict[str, Any]:
     return {
         "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
         "command": " ".join(["python bench/run.py", *sys.argv[1:]]),
-        "commit": commit(TOP),
+        "commit": commit_name(TOP),
         "machine": machine(),
         "versions": versions(bench.sbx, bench.python, bench.peers, bench.environ),
         "user": user,

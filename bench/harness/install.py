@@ -41,7 +41,7 @@ def must(argv: list[str], what: str, cwd: Path = TOP) -> None:
 
 
 @contextlib.contextmanager
-def installed(python: str | None, *, with_npm: bool) -> Iterator[Installed]:
+def installed(python: str | None, *, commit: str | None, with_npm: bool) -> Iterator[Installed]:
     """A place with the wheel in a fresh environment, a home and a work folder of the measuring user."""
     place = Path(tempfile.mkdtemp(prefix="sbx-bench."))
     place.chmod(0o755)
@@ -49,7 +49,7 @@ def installed(python: str | None, *, with_npm: bool) -> Iterator[Installed]:
         with ordinary_user() as (user, prefix):
             chosen = python or find_python(prefix)
             build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-            must([*build, "--wheel-dir", str(place / "wheel"), "."], "building the wheel")
+            must([*build, "--wheel-dir", str(place / "wheel"), "."], "building the wheel", sources(place, commit))
             must([chosen, "-m", "venv", str(place / "venv")], "making the virtual environment")
             wheel = next((place / "wheel").glob("*.whl"))
             pip = [str(place / "venv/bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -71,6 +71,17 @@ def installed(python: str | None, *, with_npm: bool) -> Iterator[Installed]:
             )
     finally:
         shutil.rmtree(place)
+
+
+def sources(place: Path, commit: str | None) -> Path:
+    """The working tree, or what a commit holds."""
+    if commit is None:
+        return TOP
+    folder = place / "source"
+    folder.mkdir()
+    must(["git", "archive", "--output", str(folder / "source.tar"), commit], f"reading the commit {commit}")
+    must(["tar", "xf", "source.tar"], "unpacking the commit", folder)
+    return folder
 
 
 def environment(user: str, place: Path) -> dict[str, str]:

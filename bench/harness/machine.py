@@ -39,9 +39,10 @@ def versions(sbx: str, python: str, peers: dict[str, str], environ: dict[str, st
     return {name: text for name, text in found.items() if text}
 
 
-def commit(top: Path) -> str:
-    describe = ["git", "-C", str(top), "describe", "--always", "--dirty"]
-    return _first_line(describe, dict(os.environ))
+def commit_name(top: Path, revision: str | None = None) -> str:
+    """A short name of a commit, or of the working tree with word of its changes."""
+    which = [revision] if revision else ["--dirty"]
+    return _first_line(["git", "-C", str(top), "describe", "--always", *which], dict(os.environ)) or "unknown"
 
 
 def _lines(path: str) -> list[str]:
