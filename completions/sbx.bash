@@ -6,7 +6,7 @@ _sbx_table() {
   case $1 in
     run) options='--profile --policy --read --modify --deny --net --partial --timeout --grace --cpu --memory --pids --nofile --max-stdout --max-stderr --env --env-all --cwd --no-tty --keep-inner-sandbox --trace --json --report --no-audit --verbose --help' valued=' --profile --policy --read --modify --deny --net --timeout --grace --cpu --memory --pids --nofile --max-stdout --max-stderr --env --cwd --json --report ' words=command ;;
     sh) options='--profile --policy --read --modify --deny --net --partial --timeout --grace --cpu --memory --pids --nofile --max-stdout --max-stderr --env --env-all --cwd --no-tty --keep-inner-sandbox --trace --json --report --no-audit --verbose --help' valued=' --profile --policy --read --modify --deny --net --timeout --grace --cpu --memory --pids --nofile --max-stdout --max-stderr --env --cwd --json --report ' words=command ;;
-    explain) options='--profile --policy --read --modify --last --json --help' valued=' --profile --policy ' words=files ;;
+    explain) options='--profile --policy --read --modify --last --net --json --help' valued=' --profile --policy --net ' words=files ;;
     check) options='--no-tests --schema --json --help' valued='  ' words=policies ;;
     profiles) options='--policy --names --json --help' valued=' --policy ' words=verbs ;;
     plan) options='--profile --policy --read --modify --deny --net --partial --timeout --grace --cpu --memory --pids --nofile --max-stdout --max-stderr --env --env-all --cwd --platform --format --json --help' valued=' --profile --policy --read --modify --deny --net --timeout --grace --cpu --memory --pids --nofile --max-stdout --max-stderr --env --cwd --platform --format ' words=command ;;
@@ -60,6 +60,7 @@ _sbx_value() {
     sh:--report) value='auto always never' ;;
     explain:--profile) value=profiles ;;
     explain:--policy) value=policies ;;
+    explain:--net) value=nothing ;;
     profiles:--policy) value=policies ;;
     plan:--profile) value=profiles ;;
     plan:--policy) value=policies ;;

@@ -24,7 +24,7 @@ function __sbx_start
         case sh
             set valued --profile --policy --read --modify --deny --net --timeout --grace --cpu --memory --pids --nofile --max-stdout --max-stderr --env --cwd --json --report
         case explain
-            set valued --profile --policy
+            set valued --profile --policy --net
         case check
             set valued 
         case profiles
@@ -151,6 +151,7 @@ complete -c sbx -n '__sbx_at explain options' -l policy -x -a '(__fish_complete_
 complete -c sbx -n '__sbx_at explain options' -l read -d 'Only about reading'
 complete -c sbx -n '__sbx_at explain options' -l modify -d 'Only about modifying'
 complete -c sbx -n '__sbx_at explain options' -l last -d 'Explain what the last run in this workspace was denied'
+complete -c sbx -n '__sbx_at explain options' -l net -x -d 'Explain whether HOST:PORT may be reached'
 complete -c sbx -n '__sbx_at explain options' -l json -d 'Print JSON'
 complete -c sbx -n '__sbx_at explain options' -l help -d 'Print help and exit'
 complete -c sbx -n '__sbx_at explain options' -F

@@ -145,7 +145,8 @@ def zsh(project: Any) -> Iterator[Terminal]:
     setup = [
         f"fpath=({shlex.quote(str(COMPLETIONS))} $fpath)",
         f"autoload -Uz compinit; compinit -D -u -d {shlex.quote(str(project.home / 'zcompdump'))}",
-        "zstyle ':completion:*' list-prompt ''; setopt no_beep list_rows_first; LISTMAX=0; unsetopt prompt_cr list_ambiguous",
+        "zstyle ':completion:*' list-prompt ''; setopt no_beep list_rows_first; LISTMAX=0",
+        "unsetopt prompt_cr list_ambiguous",
     ]
     terminal = Terminal(["zsh", "-f", "-i"], "zsh-here> ", setup)
     yield terminal
