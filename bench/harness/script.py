@@ -1,6 +1,6 @@
 """Rows whose measuring lives in a script of its own, beside run.py.
 
-Such a script takes `--quick` and the reference command (`--bwrap ARGV…`, last), and prints JSON:
+Such a script takes `--quick` and what its row hands to it (the library: `--bwrap ARGV…`, last), and prints JSON:
 
     {"sections": [{"title": …, "unit": "ms", "samples": {"way": [1.0, …]}, "reference": "way",
                    "checks": [{"what": …, "way": …, "reference": …, "at_most": 1.0}], "notes": [], "skipped": []}]}
