@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from sbx.model.result import Status as Status
     from sbx.model.result import Usage as Usage
     from sbx.model.rules import Access as Access
-    from sbx.version import VERSION as __version__
+
+    __version__: str
 
 _PLACES = {
     "sbx.backends.wrapped": ("WrappedCommand",),

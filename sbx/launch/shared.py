@@ -5,8 +5,8 @@ in the temporary file systems is removed, and if it left its mark on anything el
 (resource limits or scheduling of the launcher, System V objects) the sandbox is given up. POSIX message queues would
 survive unseen, so they are not available here.
 
-Where names made during the run are judged (`listener`), pid 1 answers the questions and the launcher is its child, under
-the same filter as the commands; otherwise pid 1 is the launcher.
+Where names made during the run are judged (`listener`), pid 1 answers the questions and the launcher is its child,
+under the same filter as the commands; otherwise pid 1 is the launcher.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ EVERYBODY = -1  # for kill(): all processes of this pid namespace but pid 1 and 
 
 def serve_commands(launch: Launch, run: Run, control_fd: int) -> None:
     """In place of the supervision of one command. `control_fd` is where requests come from."""
-    keep_tmp = bool(run["keep_tmp"])  # type: ignore[typeddict-item]  # only the library's requests have it
+    # Only the library's requests have these.
+    keep_tmp, once = bool(run["keep_tmp"]), bool(run["once"])  # type: ignore[typeddict-item]
     extra_filter: bytes = run["extra_filter"]  # type: ignore[typeddict-item]
     if extra_filter:
         inside.step("install the system call filter", seccomp.install, extra_filter)
     signals.pthread_sigmask(signals.SIG_SETMASK, {SIGCHLD})
     if launch["future"] is None:
-        Commands(launch, control_fd, keep_tmp=keep_tmp).loop()
+        Commands(launch, control_fd, keep_tmp=keep_tmp, once=once).loop()
     from sbx.launch.listener import Serving, spawn_listened  # imported before, by the zygote
     from sbx.launch.names import Names
 
@@ -57,7 +58,7 @@ def serve_commands(launch: Launch, run: Run, control_fd: int) -> None:
     launcher, listener = spawn_listened(
         launch["seccomp"],
         lambda: None,
-        lambda: Commands(launch, control_fd, keep_tmp=keep_tmp).loop(),
+        lambda: Commands(launch, control_fd, keep_tmp=keep_tmp, once=once).loop(),
         failed,
     )
     os.close(control_fd)  # the library must see its end when the launcher is gone
@@ -74,13 +75,16 @@ def serve_commands(launch: Launch, run: Run, control_fd: int) -> None:
 
 
 class Commands:
-    def __init__(self, launch: Launch, control_fd: int, *, keep_tmp: bool) -> None:
+    """`once` is for a sandbox that ends with its first command: there is no next one to clean up for."""
+
+    def __init__(self, launch: Launch, control_fd: int, *, keep_tmp: bool, once: bool) -> None:
         self.control = _socket.socket(fileno=control_fd)
         if os.getpid() != 1:
             process.prctl(process.PR_SET_CHILD_SUBREAPER, 1)
         self.children = process.signalfd((SIGCHLD,))
-        self.folders = () if keep_tmp else tuple(_temporary_folders(launch))
-        self.marks = marks()
+        self.once = once
+        self.folders = () if keep_tmp or once else tuple(_temporary_folders(launch))
+        self.marks = () if once else marks()
         self.spent = os.times()
 
     def loop(self) -> NoReturn:
@@ -100,6 +104,8 @@ class Commands:
                 inside.tell(status_fd, (inside.STARTED, command))
                 self._tend(command, status_fd)
             os.close(status_fd)
+            if self.once:
+                os._exit(0)
             self._clean()
 
     def _start(self, run: Run, status_fd: int) -> int:

@@ -152,8 +152,8 @@ def connect(run: Run, descriptors: list[int]) -> Run:
     numbers = iter(descriptors[4:])
     run["streams"] = (descriptors[1], descriptors[2], descriptors[3])
     for name in ("cgroup_fd", "channel"):
-        if run[name] >= 0:  # type: ignore[literal-required]
-            run[name] = next(numbers)  # type: ignore[literal-required]
+        if run[name] >= 0:
+            run[name] = next(numbers)
     return run
 
 

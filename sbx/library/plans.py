@@ -38,6 +38,7 @@ class ReadyPlan:
     places: tuple[Place, ...]
     fits: bool  # can sandboxes be made from a template?
     spares: Spares = field(default_factory=Spares)
+    environment: Any = None  # what the last caller's environment became (see running)
     _template: Template | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -47,12 +48,12 @@ class ReadyPlan:
             return False
         return all(identity(path) == known for path, known in self.places)
 
-    def template(self) -> Template | None:
+    def template(self, *, renew: bool = False) -> Template | None:
         """Where fresh sandboxes come from; None where each has to be built from the ground."""
         if not self.fits:
             return None
         with self._lock:
-            if self._template is None or not self._template.alive():
+            if self._template is None or renew or not self._template.alive():
                 self._template = Template(dict(self.prepared["launch"]))
             return self._template
 
@@ -102,9 +103,12 @@ class PlanCache:
             text = {os.fsdecode(name): os.fsdecode(value) for name, value in environ.items()}
             plan = compile_plan(options, cwd, text)
             with self._lock:
+                gone = [self._plans.pop(key)] if key in self._plans else []
                 self._plans[key] = plan
                 while len(self._plans) > KEPT:
-                    self._plans.popitem(last=False)
+                    gone.append(self._plans.popitem(last=False)[1])
+            for old in gone:
+                old.spares.close()
         with self._lock:
             if key in self._plans:
                 self._plans.move_to_end(key)
@@ -112,7 +116,10 @@ class PlanCache:
 
     def clear(self) -> None:
         with self._lock:
+            gone = list(self._plans.values())
             self._plans.clear()
+        for old in gone:
+            old.spares.close()
 
 
 PLANS = PlanCache()

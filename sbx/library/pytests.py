@@ -80,7 +80,7 @@ def run_pytests_v2(paths: Sequence[PathLike], policy: SandboxPolicy | None = Non
         cwd=chosen.cwd,
         extra_env=fixed_environment() | dict(chosen.env),
         limits=chosen.limits(),
-        read=[*_interpreter(python), *chosen.read],
+        read=[*interpreter_rules(python), *chosen.read],
     )
     output = (result.stdout + result.stderr).decode("utf-8", "replace")
     return SandboxResultV2(
@@ -94,7 +94,7 @@ def fixed_environment() -> dict[str, str]:
     return {**passed, **DETERMINISTIC}
 
 
-def _interpreter(python: str) -> list[str]:
+def interpreter_rules(python: str) -> list[str]:
     """Where Python and its packages are: not always in a place that every profile shows."""
     places = [sys.prefix, sys.base_prefix] if python == sys.executable else [os.path.dirname(os.path.dirname(python))]
     return [f"{escape(os.path.realpath(place))}/**" for place in dict.fromkeys(places)]

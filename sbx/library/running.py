@@ -13,7 +13,7 @@ from sbx.errors import SetupFailed
 from sbx.launch import inside
 from sbx.launch.environment import secret_names
 from sbx.launch.perform import DEFAULT_PATH, candidates, make_run
-from sbx.launch.redact import LiveMask, redactor_for
+from sbx.launch.redact import LiveMask, Redactor, redactor_for
 from sbx.launch.streams import DEFAULT_CAPTURE, Streams
 from sbx.launch.warm import RUN
 from sbx.library.launcher import launcher
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sbx.launch.start import Run
+    from sbx.library.launcher import Template
     from sbx.library.plans import ReadyPlan
     from sbx.library.shared import SharedSandbox
     from sbx.supervise.proxying import ProxyRun
@@ -60,7 +61,9 @@ class Running:
         self.sandbox = sandbox
         self._fresh: SharedSandbox | None = None  # one that was set up before, and ends with this command
         prepared = plan.prepared
-        self.run = _run_of(plan, call)
+        environment = _environment(plan, call)
+        self.redactor = environment.redactor
+        self.run = _run_of(environment, call)
         self.began = time.time()
         self.keeper = LimitKeeper(prepared)
         self.proxy: ProxyRun | None = None
@@ -80,8 +83,7 @@ class Running:
         capture = (caps[0] or DEFAULT_CAPTURE, caps[1] or DEFAULT_CAPTURE)
         out, masks = (-1, -1), (None, None)
         if self.call.live:
-            environ = {**self.call.environ, **self.run["env"]}
-            values = redactor_for(environ, secret_names(self.plan.prepared["env"], environ)).values
+            values = self.redactor.values
             return Streams(
                 stdin=self.call.stdin,
                 out=(1, 2),
@@ -97,7 +99,7 @@ class Running:
         ours, status = socket.socketpair()
         try:
             descriptors = [status.fileno(), *self.streams.child]
-            descriptors += [run[name] for name in ("cgroup_fd", "channel") if run[name] >= 0]  # type: ignore[literal-required]
+            descriptors += [run[name] for name in ("cgroup_fd", "channel") if run[name] >= 0]
             self._send(run, descriptors)
         except OSError as error:
             ours.close()
@@ -142,9 +144,18 @@ class Running:
         elif plan.watched:  # its cgroup and its proxy are its own from the start
             template.send((RUN, cwd, run), descriptors)
         else:
-            self._fresh = plan.spares.take(plan, template)
+            self._fresh = self._take(template)
             self._fresh.send(({**run, "cwd": cwd},), descriptors)
-            plan.spares.refill(plan, template)
+            plan.spares.refill(plan, self._fresh.template)
+
+    def _take(self, template: Template) -> SharedSandbox:
+        """A fresh one. The launcher may have been killed since the last call: then everything is started anew, once."""
+        try:
+            return self.plan.spares.take(self.plan, template)
+        except SetupFailed:
+            again = self.plan.template(renew=True)
+            assert again is not None
+            return self.plan.spares.take(self.plan, again)
 
     def finish(self) -> Result:
         try:
@@ -189,6 +200,7 @@ class Running:
             pids_peak=self.keeper.pids_peak,
             network=() if self.proxy is None else tuple(self.proxy.pump.events),
             notes=notes,
+            redactor=self.redactor,
         )
         result = make_result(done)
         if self.call.audit:
@@ -198,7 +210,20 @@ class Running:
         return result
 
 
-def _run_of(plan: ReadyPlan, call: Call) -> Run:
+@dataclass(frozen=True, slots=True)
+class _Environment:
+    """What was made of one caller's environment: it is the same for most calls."""
+
+    asked: tuple[Any, ...]
+    built: Run
+    redactor: Redactor
+
+
+def _environment(plan: ReadyPlan, call: Call) -> _Environment:
+    asked = (call.environ, call.env, call.env_all, call.extra_env)
+    known: _Environment | None = plan.environment
+    if known is not None and known.asked == asked:
+        return known
     run = make_run(
         plan.prepared,
         {
@@ -210,10 +235,19 @@ def _run_of(plan: ReadyPlan, call: Call) -> Run:
         },
     )
     run["keep"] = ()  # descriptors of this process mean nothing to the launcher
-    if call.cwd is not None:
-        run["env"][b"PWD"] = call.cwd
     if call.env is not None:
         run["env"] = {os.fsencode(name): os.fsencode(value) for name, value in call.env.items()}
-        search = run["env"] if b"PATH" in run["env"] else {b"PATH": DEFAULT_PATH}
-        run["candidates"] = candidates(run["argv"][0], search)
+    environ = {**call.environ, **run["env"]}
+    made = _Environment(asked, run, redactor_for(environ, secret_names(plan.prepared["env"], environ)))
+    plan.environment = made
+    return made
+
+
+def _run_of(environment: _Environment, call: Call) -> Run:
+    run: Run = {**environment.built}
+    env = run["env"] = dict(run["env"])
+    if call.cwd is not None and call.env is None:
+        env[b"PWD"] = call.cwd
+    run["argv"] = tuple(os.fsencode(word) for word in call.command)
+    run["candidates"] = candidates(run["argv"][0], env if b"PATH" in env else {b"PATH": DEFAULT_PATH})
     return run

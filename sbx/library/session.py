@@ -31,9 +31,9 @@ class Session:
     """Use it as a context manager, `with` or `async with`; it is safe to share between threads and tasks.
 
     With `shared` (the default) commands run one after the other in sandboxes that are used again: parallel calls get
-    sandboxes of their own, so that no command ever meets another. `tmp="session"` keeps what commands leave in /tmp for
-    the next one, and so has just one sandbox, which parallel calls wait for. Without `shared` every command gets a fresh
-    sandbox.
+    sandboxes of their own, so that no command ever meets another. `tmp="session"` keeps what commands leave in /tmp
+    for the next one, and so has just one sandbox, which parallel calls wait for. Without `shared` every command gets a
+    fresh sandbox.
     """
 
     def __init__(
@@ -295,9 +295,11 @@ class _Sandboxes:
 
         try:
             sandbox = None
+            template = plan.template()
+            assert template is not None
             with self._lock:
-                old = [each for each in self._idle if each.plan is not plan]
-                self._idle = [each for each in self._idle if each.plan is plan]
+                old = [each for each in self._idle if each.template is not template]
+                self._idle = [each for each in self._idle if each.template is template]
                 if self._idle:
                     sandbox = self._idle.pop()
             for each in old:
@@ -305,8 +307,6 @@ class _Sandboxes:
             if sandbox is None or not sandbox.alive():
                 if sandbox is not None:
                     sandbox.close(wait=False)
-                template = plan.template()
-                assert template is not None
                 sandbox = SharedSandbox(plan, template, keep_tmp=self.keep_tmp)
                 sandbox.ensure_ready()
         except BaseException:

@@ -141,10 +141,9 @@ class Remote(Supervisor):
         """What becomes readable when nothing of the command is left; -1 when the launcher inside has said so."""
         if self.shared_pidfd < 0:
             return self.pidfd
-        said = self.outcome["status"] is not None or self.outcome["exec_errno"] is not None
-        return (
-            -1 if said or (self.outcome["failure"] is not None and not self.outcome["started"]) else self.shared_pidfd
-        )
+        seen = self.outcome
+        said = seen["status"] is not None or seen["exec_errno"] is not None
+        return -1 if said or (seen["failure"] is not None and not seen["started"]) else self.shared_pidfd
 
     def _is_gone(self, patience_ms: int | None) -> bool:
         if self._ended_by < 0:

@@ -15,7 +15,7 @@ PACKAGE = Path(sbx.__file__).parent
 # Lowest first. A room may import itself and what stands before it.
 ORDER = (
     "errors", "version", "model", "kernel", "network", "policy", "planner", "launch", "backends", "supervise", "audit",
-    "report", "cli", "__main__",
+    "library", "report", "cli", "pytest_plugin", "__main__",
 )  # fmt: skip
 
 # The hot path is narrower than its place in the order.
