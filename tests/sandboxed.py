@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sbx.backends.capabilities import Capabilities
 from sbx.errors import SbxError
@@ -38,6 +39,7 @@ class Ended:
     status: int  # as os.waitstatus_to_exitcode
     stdout: bytes
     stderr: bytes
+    outcome: Any = None  # what the supervisor saw
 
 
 @functools.cache
@@ -131,4 +133,4 @@ def run_compiled(
         out.seek(0)
         err.seek(0)
         assert outcome["status"] is not None
-        return Ended(os.waitstatus_to_exitcode(outcome["status"]), out.read(), err.read())
+        return Ended(os.waitstatus_to_exitcode(outcome["status"]), out.read(), err.read(), outcome)

@@ -219,12 +219,15 @@ class Observer:
         place = self.place(path, follow)
         if place is None:
             return None, False
-        access = MODIFY if operation == "access" and flags & 2 else READ
+        # Connecting is writing: a socket that may only be read is masked.
+        access = MODIFY if operation == "connect" or (operation == "access" and flags & 2) else READ
         if operation == "access" and access == READ and flags & 1 and place.mode() & S_IFMT != S_IFDIR:
             access = EXEC
         if self.allowed(place, access):
             return None, False
         if self.learning:
+            if operation == "connect":
+                return self._needed("connect", MODIFY, place, follow, pid), True
             # That something may be written or executed is needed by who does it, not by who asks.
             wanted = not self.allowed(place, READ)
             return (self._needed("stat", READ, place, follow, pid) if wanted else None), True
@@ -388,7 +391,9 @@ class Observer:
         """A denied new name."""
         if self.learning and not place.seen:
             return None
-        return self._note(word, MODIFY, place, SURE if place.seen else PARENT, follow, pid)
+        # A name that may not be read may be a link that is not shown: then the outside knows where it leads.
+        sure = self.learning or (place.seen and self.allowed(place, READ))
+        return self._note(word, MODIFY, place, SURE if sure else PARENT, follow, pid)
 
     def _note(self, word: str, access: int, place: Place, evidence: int, follow: bool, pid: int) -> Record | None:
         path = place.path

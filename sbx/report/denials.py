@@ -108,7 +108,7 @@ def access_of(operation: str) -> int:
     """What an operation needs, for whoever explains it later."""
     if operation == "execute":
         return EXEC
-    return READ if operation in ("read", "list", *LOOKS) else MODIFY
+    return READ if operation in ("read", "list", *LOOKS) and operation != "connect" else MODIFY
 
 
 def _meant_something(word: str, path: str, evidence: int) -> bool:

@@ -1,0 +1,95 @@
+"""Traced runs over random policies: every denial that a probe provokes is told with its rule, and none invented."""
+
+from __future__ import annotations
+
+import errno
+import marshal
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from agreement import PROBE, Comparison, Need
+from capabilities import requires
+from file_operations import Operation, perform
+from hypothesis import HealthCheck, assume, given, note, settings
+from random_policies import Case, cases
+from sandboxed import PYTHON, run_compiled
+
+from sbx.errors import PolicyError
+from sbx.model.decide import ACCESSES, decide_location
+from sbx.model.result import Denial
+from sbx.model.verdict import READ
+from sbx.report.denials import access_of, judged
+from sbx.report.view import view_of
+from sbx.supervise.compile import compile_profile
+
+POLICIES = 200
+
+
+class Traced(Comparison):
+    """The same case, with the listener looking on."""
+
+    def __init__(self, case: Case, folder: Path) -> None:
+        super().__init__(case, folder, None)
+        self.compiled = compile_profile(
+            self.compiled.policy, self.profile, cwd="/usr", environ=dict(os.environ), trace=True
+        )
+
+    def faults(self) -> list[str]:
+        """What was missed, and what was invented."""
+        request = marshal.dumps((os.fsencode(self.workspace), list(self.case.operations)))
+        ended = run_compiled(self.compiled, [*PYTHON, "-c", PROBE], stdin=request)
+        assert ended.status == 0, (ended.status, ended.stderr.decode(errors="replace"))
+        counts, unseen, left_out = ended.outcome["counted"]
+        assert (unseen, left_out) == (0, 0)
+        view = view_of(self.profile, self.compiled.policy)
+        denials, _ = judged(view, ended.outcome.get("denied", []), counts, "/usr")
+        told = {(access_of(each.operation), each.path): each for each in denials if self._is_ours(each.path)}
+        found = [fault for each in told.values() for fault in self._wrong_rule(each)]
+        refused: set[tuple[int, str]] = set()
+        for operation, inside in zip(self.case.operations, marshal.loads(ended.stdout), strict=True):
+            denied = {(ACCESSES.index(need.access), need.place) for need in self._denied(operation)}
+            if denied and operation[0] == "bind":  # the probe enters the folder first
+                denied.add((READ, os.path.dirname(next(iter(denied))[1])))
+            if denied and inside:
+                refused |= denied
+                if self._would(operation) == 0 and not denied & told.keys():
+                    found.append(f"missed: {operation} {errno.errorcode.get(inside, inside)}, denied {sorted(denied)}")
+            elif inside == 0:
+                perform(os.fsencode(self.copy), operation)
+        return found + [f"invented: {told[key]}" for key in sorted(told.keys() - refused)]
+
+    def _is_ours(self, path: str) -> bool:
+        return path == self.workspace or path.startswith(self.workspace + "/")
+
+    def _denied(self, operation: Operation) -> list[Need]:
+        return [need for need in self.needs(operation) if not self.allows(need)]
+
+    def _wrong_rule(self, denial: Denial) -> list[str]:
+        decision = decide_location(self.profile, denial.path, ACCESSES[access_of(denial.operation)])
+        rule = "" if decision.winner is None else str(decision.winner)
+        place = "" if decision.winner is None else f"{decision.winner.source.file}:{decision.winner.source.line}"
+        if decision.allowed or denial.rule != rule or denial.place != place:
+            return [f"wrong rule: {denial}, not {rule} at {place}"]
+        return []
+
+
+@requires("userns", "seccomp", landlock=1)
+@pytest.mark.timeout(3600)
+def test_every_denial_is_told_and_none_invented() -> None:
+    @settings(max_examples=POLICIES, suppress_health_check=list(HealthCheck))
+    @given(case=cases(new_names=True))
+    def told(case: Case) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                traced = Traced(case, Path(folder))
+            except PolicyError:
+                assume(False)
+            found = traced.faults()
+        for node in case.nodes:
+            note(f"{node}")
+        note(f"{case.rules}")
+        assert found == []
+
+    told()
