@@ -64,8 +64,9 @@ def run_observed(
 ) -> Outcome:
     """Everything is allowed but what is denied in every profile; the listener notes what `base` lacks."""
     from sbx.launch.perform import failed_step
-    from sbx.supervise.compile import compile_profile, option_rules
+    from sbx.supervise.compile import compile_profile
     from sbx.supervise.execute import execute
+    from sbx.supervise.run_options import option_rules
 
     rules = option_rules(options)
     observing = effective_profile(with_profile(policy, OBSERVING, ("/**", "~/**", "./**")), OBSERVING, rules)

@@ -97,7 +97,7 @@ def _choice(options: Mapping[str, Any], name: str, known: tuple[str, ...], defau
 
 def _profile(options: Mapping[str, Any]) -> tuple[Policy, EffectiveProfile, str]:
     from sbx.policy.layers import effective_profile, load_policy
-    from sbx.supervise.compile import option_rules, working_directory
+    from sbx.supervise.run_options import option_rules, working_directory
 
     cwd = working_directory(options)
     policy = load_policy(cwd, policy_file=options.get("policy"), environ=os.environ)

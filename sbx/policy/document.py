@@ -109,6 +109,7 @@ class RunRules:
     read: tuple[str, ...] = ()
     modify: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()  # onto both lists
+    allow: tuple[Written, ...] = ()  # narrow write allowances after the shipped denies: a coding agent's side roots
     network: Network | None = None
     env: Environment = NO_ENVIRONMENT
     limits: Limits = NO_LIMITS

@@ -244,11 +244,10 @@ class _RuleLists:
         if shipped and not is_folder(policy.workspace):
             # A file of this name, written by a sandboxed command, would lead git outside to hooks of its own.
             self._add(Written(".git", _of_sbx("git file")), Access.MODIFY, Origin.SHIPPED_DENY, deny=True)
-        for profile in chain:
-            for written in profile.state_folders:
-                rule = self._add(written, Access.MODIFY, Origin.ALLOWANCE)
-                if not rule.negated:
-                    self._add(written, Access.READ, Origin.ALLOWANCE)
+        for written in (*(each for profile in chain for each in profile.state_folders), *options.allow):
+            rule = self._add(written, Access.MODIFY, Origin.ALLOWANCE)
+            if not rule.negated:
+                self._add(written, Access.READ, Origin.ALLOWANCE)
         for file in policy.files:
             if file.layer != SHIPPED:
                 self._deny(file.deny_read, file.deny_modify, Origin.DENY)

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sbx.backends.capabilities import Capabilities
 from sbx.backends.capability_cache import load_cached
 from sbx.backends.capability_cache import store as remember_capabilities
 from sbx.backends.linux import compile_launch, copied_files
-from sbx.errors import UsageError
 from sbx.kernel.machine import machine_key
 from sbx.launch import store
 from sbx.model.guarantee import Applied
 from sbx.model.plan import Op, Plan
-from sbx.model.profile import EffectiveProfile, Environment, Limits, Network, NetworkMode, Require
-from sbx.model.source import Source
-from sbx.model.units import BadUnit, parse_count, parse_duration, parse_size
+from sbx.model.profile import EffectiveProfile
 from sbx.planner import linux as planner
 from sbx.planner.sockets import host_sockets
 from sbx.planner.specials import DEFAULT_SPECIALS
 from sbx.planner.walk import DirectoryReader, default_cache_file
+from sbx.policy.agent_runs import adapt_run, agent_names
 from sbx.policy.document import Policy, RunRules
 from sbx.policy.layers import effective_profile, load_policy
+from sbx.supervise.run_options import option_rules
 
 if TYPE_CHECKING:
     from sbx.launch.perform import Prepared
@@ -40,66 +39,8 @@ class Compiled:
     prepared: Prepared
     enforced: dict[str, Applied]
     dependencies: tuple[tuple[Any, ...], ...] | None  # None: it depends on something that cannot be stamped
-
-
-def option_rules(options: Mapping[str, Any]) -> RunRules:
-    """The command line's part of the policy. A flag beats the profile."""
-    return RunRules(
-        read=tuple(options.get("read", ())),
-        modify=tuple(options.get("modify", ())),
-        deny=tuple(options.get("deny", ())),
-        network=_network(tuple(options.get("net", ()))),
-        env=Environment(),
-        limits=_limits(options),
-        require=Require.PARTIAL if options.get("partial") else None,
-    )
-
-
-def _limits(options: Mapping[str, Any]) -> Limits:
-    kinds = (
-        ("timeout", "wall_s", parse_duration),
-        ("grace", "grace_s", parse_duration),
-        ("cpu", "cpu_s", parse_duration),
-        ("memory", "memory_bytes", parse_size),
-        ("pids", "pids", parse_count),
-        ("nofile", "nofile", parse_count),
-        ("max-stdout", "stdout_bytes", parse_size),
-        ("max-stderr", "stderr_bytes", parse_size),
-    )
-    values: dict[str, Any] = {}
-    for option, field, parse in kinds:
-        if option in options:
-            try:
-                values[field] = parse(options[option])
-            except BadUnit as error:
-                raise UsageError(f"--{option}: {error}") from None
-            # A timeout of 0 switches it off, as with GNU timeout; every other limit of 0 would forbid everything.
-            if field == "wall_s" and values[field] == 0:
-                values[field] = float("inf")
-            elif values[field] == 0 and field in ("cpu_s", "memory_bytes", "pids", "nofile"):
-                raise UsageError(f"--{option} 0 would let nothing run", remedy="give a larger value, or leave it out")
-    return Limits(**values)
-
-
-def _network(entries: tuple[str, ...]) -> Network | None:
-    if not entries:
-        return None
-    source = Source("--net", layer="option")
-    words = {entry for entry in entries if entry in ("none", "host")}
-    if words and len(set(entries)) > 1:
-        raise UsageError(f"--net {words.pop()} stands alone", remedy="name either none, host, or HOST:PORT pairs")
-    if "none" in words:
-        return Network(NetworkMode.NONE, (), source)
-    if "host" in words:
-        return Network(NetworkMode.HOST, (), source)
-    from sbx.network.hosts import parse_rule
-
-    for entry in entries:
-        try:
-            parse_rule(entry)
-        except ValueError as error:
-            raise UsageError(f"--net {entry}: {error}", remedy="write HOST:PORT, none or host") from None
-    return Network(NetworkMode.ALLOW, tuple((entry, source) for entry in entries), source)
+    command: tuple[str, ...] = ()  # as it is run: a coding agent's arguments are adapted
+    notes: tuple[str, ...] = ()  # what was adapted, for the caller to be told
 
 
 def capabilities() -> Capabilities:
@@ -113,21 +54,6 @@ def capabilities() -> Capabilities:
     return found
 
 
-def working_directory(options: Mapping[str, Any]) -> str:
-    """Where the command starts, really. The policy is looked for from here."""
-    named = options.get("cwd")
-    try:
-        start = os.getcwd()
-    except OSError:
-        if not named or not os.path.isabs(named):
-            raise UsageError("the working directory is gone", remedy="cd to one that exists") from None
-        start = "/"
-    folder = os.path.realpath(os.path.join(start, named)) if named else os.path.realpath(start)
-    if not os.path.isdir(folder):
-        raise UsageError(f"--cwd {named}: no such directory", remedy="name a directory that exists")
-    return folder
-
-
 def compile_run(
     options: Mapping[str, Any],
     *,
@@ -135,13 +61,21 @@ def compile_run(
     environ: Mapping[str, str],
     extra: RunRules | None = None,
     machine: Capabilities | None = None,
+    command: Sequence[str] = (),
 ) -> Compiled:
     """Everything up to the launch. Raises SbxError; nothing was started."""
     policy = load_policy(cwd, policy_file=options.get("policy"), environ=environ)
     rules = option_rules(options) if extra is None else extra
-    profile = effective_profile(policy, options.get("profile"), rules)
+    name = options.get("profile")
+    keep_inner = bool(options.get("keep-inner-sandbox"))
+    adapted, allowances = adapt_run(policy, name, command, keep_inner=keep_inner, cwd=cwd)
+    profile = effective_profile(policy, name, replace(rules, allow=allowances) if allowances else rules)
     trace = bool(options.get("trace"))
-    return compile_profile(policy, profile, cwd=cwd, environ=environ, machine=machine, trace=trace)
+    made = compile_profile(policy, profile, cwd=cwd, environ=environ, machine=machine, trace=trace)
+    made.prepared["adapted"] = agent_names(policy, name)
+    # A plan with allowances is this command's own: others with the same options must not find it.
+    needed = None if allowances else made.dependencies
+    return replace(made, command=adapted.argv, notes=adapted.notes, dependencies=needed)
 
 
 def compile_profile(
