@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import file_operations
-from file_operations import Operation, perform
+from file_operations import Operation, bind_socket, perform
 from random_policies import Case
 from sandboxed import PYTHON, compile_rules, run_compiled
 
@@ -386,7 +386,7 @@ def _copy_tree(source: str, target: str) -> None:
         elif stat.S_ISFIFO(seen.st_mode):
             os.mkfifo(new)
         else:
-            Path(new).touch()  # a socket: only its name counts
+            bind_socket(os.fsencode(new))
         known[seen.st_ino] = new
 
 

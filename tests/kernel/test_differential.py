@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from agreement import compare
 from capabilities import requires
-from hypothesis import HealthCheck, assume, given, note, settings
+from hypothesis import HealthCheck, Phase, assume, given, note, settings
 from random_policies import Case, cases
 from sandboxed import this_machine, without_namespaces
 
@@ -26,7 +26,9 @@ def agree(count: int, machine: Capabilities, config: pytest.Config, *, new_names
     """`count` random cases, each in a fresh folder, without one disagreement."""
 
     @settings(
-        max_examples=count * (DEEP_FACTOR if config.getoption("--deep") else 1), suppress_health_check=list(HealthCheck)
+        max_examples=count * (DEEP_FACTOR if config.getoption("--deep") else 1),
+        phases=(Phase.explicit, Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
     )
     @given(case=cases(new_names=new_names))
     def check(case: Case) -> None:
