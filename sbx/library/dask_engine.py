@@ -1,7 +1,7 @@
 """Jobs on an existing Dask cluster: each worker sandboxes locally, and the records come back.
 
-A worker that is lost takes its running jobs with it; the scheduler gives them to another one. Each job may be lost once;
-its record says so in `notes` and `attempts`.
+A worker that is lost takes its running jobs with it; the scheduler gives them to another one. Each job may be lost
+once; its record says so in `notes` and `attempts`.
 """
 
 from __future__ import annotations
