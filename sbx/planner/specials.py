@@ -41,31 +41,36 @@ class Regions:
 def regions(profile: EffectiveProfile, specials: tuple[tuple[str, Op], ...]) -> Regions:
     """In a private place the host's files are shown only where a rule of the profile speaks of that very place.
 
-    `/**` or the baseline's own `/tmp/**` mean the private /tmp; a workspace below the host's /tmp does show.
+    `/**` or the baseline's own `/tmp/**` mean the private /tmp; a workspace or a virtual environment below the host's
+    /tmp does show.
     """
     read, modify, execute = profile.judge
     executes = () if execute is None else (execute,)
     private = {
         path: Automaton(
-            (read, _speaking_of(profile.read, path)), (modify, _speaking_of(profile.modify, path)), executes
+            (read, _speaking_of(profile.read, path, kind)), (modify, _speaking_of(profile.modify, path, kind)), executes
         )
-        for path, _ in specials
+        for path, kind in specials
     }
     return Regions(Automaton((read,), (modify,), executes), private)
 
 
-def _speaking_of(rules: tuple[Rule, ...], place: str) -> CompiledRules:
+def _speaking_of(rules: tuple[Rule, ...], place: str, kind: Op) -> CompiledRules:
     """The grants that name `place` or something in it; the others stay as rules that match nothing, to keep count."""
     names = split_path(place)
-    return tuple((False, _inside(rule.patterns, names) if _grants(rule) else ()) for rule in rules)
+    return tuple((False, () if rule.negated else _inside(rule, names, kind)) for rule in rules)
 
 
-def _grants(rule: Rule) -> bool:
-    return not rule.negated and rule.origin is not Origin.BASELINE
-
-
-def _inside(patterns: tuple[Pattern, ...], names: tuple[str, ...]) -> tuple[Pattern, ...]:
-    return tuple(pattern for pattern in patterns if fixed_prefix(pattern)[: len(names)] == names)
+def _inside(rule: Rule, names: tuple[str, ...], kind: Op) -> tuple[Pattern, ...]:
+    """The baseline names the private places themselves; what it names inside of a temporary one (where a virtual
+    environment may be) is the host's."""
+    shallow = rule.origin is Origin.BASELINE
+    if shallow and kind is not Op.TMPFS:
+        return ()
+    prefixes = [(pattern, fixed_prefix(pattern)) for pattern in rule.patterns]
+    return tuple(
+        pattern for pattern, prefix in prefixes if prefix[: len(names)] == names and not (shallow and prefix == names)
+    )
 
 
 def children_by_parent(paths: list[str]) -> dict[str, tuple[str, ...]]:
