@@ -1,7 +1,7 @@
 """What this machine can do, for tests that need it: `@requires("userns", landlock=4, tools=["git"])`.
 
-A missing feature is a skip that says so. `SBX_TEST_REQUIRE=userns,landlock,tools` turns the absence of what it names
-into a failure: CI sets it, so that a test cannot vanish unseen.
+A missing feature is a skip that says so. `SBX_TEST_REQUIRE=userns,landlock=7,tools` turns the absence of what it names
+into a failure (of Landlock up to that ABI): CI sets it, so that a test cannot vanish unseen.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def missing(mark: pytest.Mark) -> Iterator[tuple[str, str]]:
             yield feature, why
     wanted = mark.kwargs.get("landlock", 0)
     if wanted and landlock_abi() < wanted:
-        yield "landlock", f"Landlock ABI {wanted} is needed, this kernel has {landlock_abi()}"
+        level = required_landlock()
+        feature = "landlock" if level is None or wanted <= level else "newer-landlock"
+        yield feature, f"Landlock ABI {wanted} is needed, this kernel has {landlock_abi()}"
     for tool in mark.kwargs.get("tools", ()):
         if shutil.which(tool) is None:
             yield "tools", f"{tool} is not installed"
@@ -54,11 +56,20 @@ def missing(mark: pytest.Mark) -> Iterator[tuple[str, str]]:
 
 def required() -> set[str]:
     """What SBX_TEST_REQUIRE names; nobody can be root and an ordinary user at once, so these two never count."""
-    names = {name.strip() for name in os.environ.get("SBX_TEST_REQUIRE", "").split(",")} - {""}
+    names = {name.strip().partition("=")[0] for name in os.environ.get("SBX_TEST_REQUIRE", "").split(",")} - {""}
     unknown = names - set(FEATURES)
     if unknown:
         raise pytest.UsageError(f"SBX_TEST_REQUIRE names {sorted(unknown)}: one of {FEATURES}")
     return names - {"root", "ordinary"}
+
+
+def required_landlock() -> int | None:
+    """The ABI that `landlock=7` in SBX_TEST_REQUIRE pins; None where it names no level: then every one must be there."""
+    for name in os.environ.get("SBX_TEST_REQUIRE", "").split(","):
+        feature, _, level = name.strip().partition("=")
+        if feature == "landlock" and level:
+            return int(level)
+    return None
 
 
 @functools.cache
