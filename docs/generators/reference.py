@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from generators.facts import VARIABLES
 from sbx.cli.commands import COMMANDS
+from sbx.planner.exceptions import EXCEPTIONS
 from sbx.policy.document import SHIPPED
 from sbx.policy.schema import DOCUMENT, Key, Type, json_schema
 
@@ -50,10 +51,18 @@ def variables_table() -> str:
     return "\n".join(["| variable | meaning |", "|---|---|", *rows])
 
 
+def exceptions_table() -> str:
+    rows = [
+        f"| {each.id} | {each.exactness.value} | {', '.join(each.backends)} | {_cell(each.sentence)} |"
+        for each in EXCEPTIONS.values()
+    ]
+    return "\n".join(["| name | a rule is then | with | |", "|---|---|---|---|", *rows])
+
+
 # Page -> name of a table in it -> how it is made.
 TABLES: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"commands": commands_table},
-    "docs/policy.md": {"keys": keys_table},
+    "docs/policy.md": {"keys": keys_table, "exceptions": exceptions_table},
     "docs/troubleshooting.md": {"variables": variables_table},
 }
 

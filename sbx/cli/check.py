@@ -37,7 +37,7 @@ def command(options: dict[str, Any], files: list[str]) -> int:
         print(json.dumps(to_json(checked, unusable), indent=2))
     elif is_terminal(sys.stdout):
         print_lines(terminal_lines(checked, cwd), sys.stdout)
-    else:
+    elif checked:
         print("\n".join(plain_lines(checked, cwd)))
     if unusable:
         return EXIT_USAGE
