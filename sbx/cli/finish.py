@@ -21,6 +21,7 @@ def finish(done: Done) -> int:
     from sbx.report.run import report
 
     traced(done)
+    overhear(done)
     result = make_result(done)
     code = result.rc
     if done.json_target is not None:
@@ -34,6 +35,36 @@ def finish(done: Done) -> int:
     report(result, done)
     interrupt_the_job(done)
     return code
+
+
+def overhear(done: Done) -> None:
+    """Without a trace: what the command's own error lines say of paths that are really denied."""
+    pump = None if done.streams is None else done.streams.stderr
+    text = pump.captured() if pump is not None and pump.capture_bytes else b""
+    if pump is not None and "json" not in done.options:
+        pump.capture_bytes = 0  # it was kept for this alone
+    if "trace" in done.options or done.outcome["status"] == 0 or not done.outcome["started"]:
+        return
+    if done.errors_at >= 0:
+        from sbx.launch.overhear import errors_since
+
+        text = errors_since(done.errors_at)
+    from sbx.report.said import is_worth_reading, likely_denials
+
+    if is_worth_reading(text):
+        import os
+
+        from sbx.policy.layers import effective_profile, load_policy
+        from sbx.report.view import view_of
+        from sbx.supervise.run_options import option_rules
+
+        cwd = os.fsdecode(done.prepared["launch"]["cwd"])
+        try:
+            policy = load_policy(cwd, policy_file=done.options.get("policy"), environ=os.environ)
+            profile = effective_profile(policy, done.options.get("profile"), option_rules(done.options))
+        except SbxError:
+            return  # the policy was changed meanwhile: there is nothing to hold the lines against
+        done.denials = tuple(likely_denials(view_of(profile, policy), text, cwd))
 
 
 def interrupt_the_job(done: Done) -> None:

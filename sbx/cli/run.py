@@ -55,5 +55,7 @@ def finish_fast(done: dict[str, Any]) -> int:
             run=done["run"],
             outcome=done["outcome"],
             environ=done["environ"],
+            streams=done["streams"],
+            errors_at=done["errors_at"],
         )
     )

@@ -37,6 +37,7 @@ MODULES = (
     "sbx.launch.rlimits",
     "sbx.launch.start",
     "sbx.launch.perform",
+    "sbx.launch.overhear",
     "sbx.launch.main",
     "sbx.__main__",
 )
@@ -51,6 +52,8 @@ LATER_MODULES = (
     "sbx.launch.places",
     "sbx.launch.names",
     "sbx.launch.listener",
+    "sbx.launch.outlet",
+    "sbx.launch.streams",
 )
 
 STAMPED = ("launch", "kernel", "model", "version.py")  # an installer that changes a file makes it anew in its folder

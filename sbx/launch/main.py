@@ -10,6 +10,7 @@ from sbx.errors import SbxError
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.launch import store
 from sbx.launch.options import Unusual, parse_run
+from sbx.launch.overhear import overheard
 from sbx.launch.perform import make_run, open_standard_descriptors, perform
 
 TYPE_CHECKING = False
@@ -83,7 +84,10 @@ def fast_run(word: str, arguments: list[str]) -> dict[str, Any] | None:
                 "use_terminal": "no-tty" not in options,
             },
         )
-        outcome = perform(prepared, run, meanwhile=get_ready_to_record)
+        streams, errors_at = overheard()
+        if streams is not None:
+            run["streams"] = streams.child
+        outcome = perform(prepared, run, streams=streams, meanwhile=get_ready_to_record)
     except SbxError:
         return None  # the compile side meets it again, and finds the words
     except OSError:
@@ -99,6 +103,8 @@ def fast_run(word: str, arguments: list[str]) -> dict[str, Any] | None:
         "run": run,
         "outcome": outcome,
         "environ": environ,
+        "streams": streams,
+        "errors_at": errors_at,
     }
 
 

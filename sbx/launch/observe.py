@@ -391,9 +391,7 @@ class Observer:
         """A denied new name."""
         if self.learning and not place.seen:
             return None
-        # A name that may not be read may be a link that is not shown: then the outside knows where it leads.
-        sure = self.learning or (place.seen and self.allowed(place, READ))
-        return self._note(word, MODIFY, place, SURE if sure else PARENT, follow, pid)
+        return self._note(word, MODIFY, place, SURE if place.seen else PARENT, follow, pid)
 
     def _note(self, word: str, access: int, place: Place, evidence: int, follow: bool, pid: int) -> Record | None:
         path = place.path

@@ -58,7 +58,8 @@ def judged(
     for position, (word, access, location, evidence, follow, program) in enumerate(told):
         count = max(1, counts[position] if position < len(counts) else 1)
         path = os.fsdecode(location)
-        if evidence != SURE:
+        # A name that is not shown inside may be a link: only the outside knows where it leads.
+        if evidence != SURE or (follow and os.path.islink(path)):
             real = real_location(path, "/", follow=follow)
             if real is None:
                 continue

@@ -60,6 +60,8 @@ def hints(result: Result, done: Done) -> list[str]:
         return _not_found(result, done)
     if result.status is Status.NOT_EXECUTABLE:
         return _not_executable(result, done)
+    if result.status is Status.EXIT and "trace" not in done.options and (result.denials or os.isatty(2)):
+        return ["'sbx run --trace …' tells for certain what was denied, if anything"]
     return []
 
 

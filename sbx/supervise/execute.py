@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sbx.launch.overhear import overheard
 from sbx.launch.perform import make_run, open_standard_descriptors, perform
 from sbx.model.guarantee import Applied
 
@@ -40,6 +41,7 @@ class Done:
     began: float = 0.0
     network: tuple[dict[str, Any], ...] = ()
     denials: tuple[Denial, ...] = ()
+    errors_at: int = -1  # where in a plain file the command's errors start
     notes: list[str] = field(default_factory=list)
     pids_peak: int = 0
     environ: dict[bytes, bytes] = field(default_factory=dict)
@@ -70,6 +72,11 @@ def execute(prepared: Prepared, options: dict[str, Any], command: list[str], env
         json_target = JsonTarget(options["json"])  # before the command can put something else in its place
     prepared = without_caps_on_terminals(prepared, options)
     streams = open_streams(prepared, options, run)
+    errors_at = -1
+    if streams is None:
+        streams, errors_at = overheard()
+        if streams is not None:
+            run["streams"] = streams.child
     proxy = open_proxy(prepared, run)
     notes: list[str] = []
     with LimitKeeper(prepared) as keeper:
@@ -98,6 +105,7 @@ def execute(prepared: Prepared, options: dict[str, Any], command: list[str], env
         network=() if proxy is None else proxy.decisions(profile=prepared["profile"], by_option="net" in options),
         notes=notes,
         json_target=json_target,
+        errors_at=errors_at,
     )
 
 

@@ -28,8 +28,9 @@ CHEAP = {
 OURS = {"sbx", "sbx.__main__", "sbx.errors", "sbx.version", "sbx.model", "sbx.model.glob", "sbx.model.verdict"}
 OUR_ROOMS = ("sbx.launch", "sbx.kernel")
 
-# In our rooms, but for other occasions: their code is not part of a plain run.
-NOT_OURS = {"sbx.launch.streams", "sbx.kernel.seccomp_filter", "sbx.kernel.bpf", "sbx.kernel.syscalls_table"}
+# In our rooms, but for other occasions: their code is not part of a plain run. (The streams are, where standard error
+# is a pipe, as it is here: the command's complaints are looked at.)
+NOT_OURS = {"sbx.launch.tracing", "sbx.kernel.seccomp_filter", "sbx.kernel.bpf", "sbx.kernel.syscalls_table"}
 
 
 def imported(*arguments: str) -> set[str]:

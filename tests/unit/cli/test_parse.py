@@ -57,7 +57,7 @@ def test_what_is_not_well_formed_goes_to_click(arguments: list[str]) -> None:
     [
         ("explain", ["--jsn", "a"], "explain: there is no option --jsn; did you mean '--json'?"),
         ("explain", ["--zzzzzz", "a"], "'sbx explain --help' says what it takes"),
-        ("learn", [], "learn: COMMAND is missing"),
+        ("learn", [], "learn: COMMAND [ARGS]... is missing"),
         ("explain", ["--profile"], "--profile"),
         ("trust", ["a", "b"], "trust: "),
         ("profiles", ["show", "a", "b"], "profiles: too many arguments: b"),
