@@ -24,6 +24,7 @@ from sbx.model.glob import NOTHING, match, reach, split_path, states_below
 from sbx.model.guarantee import Applied
 from sbx.model.plan import Op, Operation, Plan
 from sbx.model.profile import EffectiveProfile, FutureDenies, NetworkMode, Require
+from sbx.network.environment import PROXY_PORT
 from sbx.policy.folders import shipped_folder
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ CODES = {
     Op.PIN: root.PIN,
 }
 
-PROXY_PORT = 3128  # in a network namespace of its own every port is free
 BASELINE = os.path.join(shipped_folder(), "baseline.yaml")
 
 # Where the private root may be put together. Any directory will do that nothing is read from meanwhile.

@@ -85,16 +85,25 @@ def exit_descriptor(pid: int) -> Iterator[int]:
         raise NotImplementedError(f"no exit events on {sys.platform}")
 
 
-def run(wrapped: WrappedCommand, *, env: Mapping[str, str], cwd: str, limits: Limits, stdin: bytes = b"") -> Ended:
-    """Start, wait, end. Every way out leaves no member of the group behind."""
-    streams = {"stdout": Stream(limits.stdout_bytes), "stderr": Stream(limits.stderr_bytes)}
+def run(
+    wrapped: WrappedCommand,
+    *,
+    env: Mapping[str, str],
+    cwd: str,
+    limits: Limits,
+    stdin: bytes = b"",
+    inherit: bool = False,
+) -> Ended:
+    """Start, wait, end. Every way out leaves no member of the group behind. `inherit`: the caller's own streams."""
+    streams = {} if inherit else {"stdout": Stream(limits.stdout_bytes), "stderr": Stream(limits.stderr_bytes)}
+    end = None if inherit else subprocess.PIPE
     with subprocess.Popen(
         wrapped.argv,
         cwd=cwd,
         env={**env, **dict(wrapped.env_additions)},
-        stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdin=subprocess.PIPE if stdin else None if inherit else subprocess.DEVNULL,
+        stdout=end,
+        stderr=end,
         start_new_session=True,
     ) as process:
         try:
@@ -111,7 +120,7 @@ def _supervise(process: subprocess.Popen[bytes], streams: dict[str, Stream], lim
     timed_out = False
     with exit_descriptor(process.pid) as gone, selectors.DefaultSelector() as selector:
         selector.register(gone, selectors.EVENT_READ, "exit")
-        for name in ("stdout", "stderr"):
+        for name in streams:
             pipe = getattr(process, name)
             os.set_blocking(pipe.fileno(), False)
             selector.register(pipe, selectors.EVENT_READ, name)
@@ -187,8 +196,8 @@ def _ended(returncode: int, timed_out: bool, streams: dict[str, Stream], limits:
         None if timed_out or returncode < 0 else returncode,
         -returncode if returncode < 0 else None,
         reason,
-        output["stdout"],
-        output["stderr"],
+        output.get("stdout", b""),
+        output.get("stderr", b""),
         {name: stream.dropped for name, stream in streams.items() if stream.dropped},
     )
 

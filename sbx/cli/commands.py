@@ -200,8 +200,8 @@ COMMANDS = (
         words="JOBS",
         least=1,
         most=1,
-        about="JOBS is a file of JSON lines, or '-': {\"cmd\": [\"make\"], \"id\": …, \"profile\": …, \"cwd\": …, "
-        "\"env\": …, \"timeout\": …}. Each result is one JSON line. Exit status: 0 when every job ended with status 0, "
+        about='JOBS is a file of JSON lines, or \'-\': {"cmd": ["make"], "id": …, "profile": …, "cwd": …, '
+        '"env": …, "timeout": …}. Each result is one JSON line. Exit status: 0 when every job ended with status 0, '
         "1 when one did not, 130 when it was interrupted.",
         examples=("sbx batch --jobs 4 --out results.jsonl jobs.jsonl",),
     ),

@@ -14,8 +14,21 @@ STATE_STYLES = {"full": GOOD, "partial": WARN, "missing": BAD}
 
 def command(options: dict[str, Any], words: list[str]) -> int:
     """0 when a profile with `require: full` can be enforced here, 1 otherwise."""
-    capabilities = probe_this_machine()
-    if options.get("json"):
+    if sys.platform == "linux":
+        from sbx.backends.capability_cache import store
+        from sbx.backends.probe_linux import probe
+
+        capabilities = probe()
+        store(capabilities)  # remembered for the next run
+        return show(capabilities, as_json=bool(options.get("json")))
+    else:
+        from sbx.cli.doctor_elsewhere import command as elsewhere
+
+        return elsewhere(options)
+
+
+def show(capabilities: Capabilities, *, as_json: bool) -> int:
+    if as_json:
         print(capabilities.to_json())
     else:
         lines = render(capabilities)
@@ -24,21 +37,6 @@ def command(options: dict[str, Any], words: list[str]) -> int:
         else:
             print("\n".join("".join(text for text, _ in line) for line in lines))
     return 0 if capabilities.full else 1
-
-
-def probe_this_machine() -> Capabilities:
-    """A fresh probe, remembered for the next run."""
-    if sys.platform == "linux":
-        from sbx.backends.capability_cache import store
-        from sbx.backends.probe_linux import probe
-
-        capabilities = probe()
-        store(capabilities)
-        return capabilities
-    else:
-        words = "the mechanisms of this platform are not probed by doctor"
-        reason = Reason("platform", "", words, "`sbx plan` shows what would be enforced here")
-        return Capabilities(kernel=sys.platform, reasons=(reason,))
 
 
 def render(capabilities: Capabilities) -> list[Line]:

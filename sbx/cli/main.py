@@ -7,7 +7,7 @@ import sys
 
 from sbx.cli.commands import BY_NAME, COMMANDS
 from sbx.errors import EXIT_INTERNAL, EXIT_USAGE, SbxError, UsageError
-from sbx.launch.options import Unusual, parse_run
+from sbx.launch.options import Unusual, parse_run, split_sh
 from sbx.version import VERSION
 
 TYPE_CHECKING = False
@@ -32,7 +32,7 @@ def finish_run(done: dict[str, Any]) -> int:
     """What is left to do after the hot path ran the command: result, report, audit."""
 
     def finish() -> int:
-        from sbx.cli.run import finish_fast
+        from sbx.cli.run_linux import finish_fast
 
         return finish_fast(done)
 
@@ -136,8 +136,6 @@ def _parsed(row: Command, rest: list[str]) -> tuple[dict[str, Any], list[str]] |
 
 
 def _run(row: Command, rest: list[str]) -> int:
-    from sbx.launch.main import split_sh
-
     head, command = (rest, []) if row.name == "run" else split_sh(rest)
     try:
         options, words = parse_run(head)

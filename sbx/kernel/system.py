@@ -6,10 +6,18 @@ hot path imports this as `os`; anything that only the real module has is fetched
 
 from __future__ import annotations
 
-from posix import *  # noqa: F403
-from posix import _exit as _exit
-from posix import lstat as _lstat
-from posix import stat as _stat
+import sys
+
+if sys.platform == "win32":
+    from nt import *  # noqa: F403
+    from nt import lstat as _lstat
+    from nt import stat as _stat
+    from os import _exit as _exit
+else:
+    from posix import *  # noqa: F403
+    from posix import _exit as _exit
+    from posix import lstat as _lstat
+    from posix import stat as _stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from sbx.errors import UsageError
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 
 TYPE_CHECKING = False
@@ -78,6 +79,20 @@ def environment_rules(
         tuple(_name_rule(name) for name in secret),
         pass_all,
     )
+
+
+def with_options(rules: EnvironmentRules, extra: tuple[str, ...], env_all: bool) -> EnvironmentRules:
+    """The profile's rules and the command line's: `--env NAME` passes on, `--env NAME=VALUE` sets."""
+    passed, values, secret, pass_all = rules
+    for entry in extra:
+        name, equals, value = entry.partition("=")
+        if not name:
+            raise UsageError(f"--env {entry!r} names no variable", remedy="write --env NAME or --env NAME=VALUE")
+        if equals:
+            values = (*values, (name, value))
+        else:
+            passed = (*passed, (name, None))
+    return (passed, values, secret, pass_all or env_all)
 
 
 def build_environment(

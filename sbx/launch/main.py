@@ -9,7 +9,7 @@ from __future__ import annotations
 from sbx.errors import SbxError
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.launch import store
-from sbx.launch.options import Unusual, parse_run
+from sbx.launch.options import Unusual, parse_run, split_sh
 from sbx.launch.overhear import overheard
 from sbx.launch.perform import make_run, open_standard_descriptors, perform
 
@@ -23,26 +23,6 @@ NEEDS_COMPILE_SIDE = ("json", "verbose", "max-stdout", "max-stderr")
 
 def environ_bytes() -> dict[bytes, bytes]:
     return dict(os.environ)
-
-
-def split_sh(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """`sh [OPTIONS] -c TEXT [ARGS…]` or `sh [OPTIONS] FILE [ARGS…]`: the options, and the command it stands for."""
-    options: list[str] = []
-    rest = list(arguments)
-    while rest and rest[0].startswith("--") and rest[0] != "--":
-        word = rest.pop(0)
-        options.append(word)
-        if "=" not in word and takes_value(word) and rest:
-            options.append(rest.pop(0))
-    if rest and rest[0] == "--":
-        rest.pop(0)
-    return options, ["/bin/sh", *rest]
-
-
-def takes_value(word: str) -> bool:
-    from sbx.launch.options import FLAG, RUN_OPTIONS
-
-    return any(row[0] == word[2:] and row[1] != FLAG for row in RUN_OPTIONS)
 
 
 def fast_run(word: str, arguments: list[str]) -> dict[str, Any] | None:
@@ -70,7 +50,7 @@ def fast_run(word: str, arguments: list[str]) -> dict[str, Any] | None:
     prepared: Any = store.load(key, environ)
     if prepared is None or prepared["sample"] or prepared["cgroup"] or prepared["network"][0] == "allow":
         return None
-    if command[0].rpartition("/")[2] in prepared["adapted"]:
+    if command[0].rpartition("/")[2] in prepared["adapted"] or not limits_are_plain(prepared["limits"]):
         return None
     try:
         open_standard_descriptors()
@@ -108,6 +88,11 @@ def fast_run(word: str, arguments: list[str]) -> dict[str, Any] | None:
     }
 
 
+def limits_are_plain(limits: dict[str, Any]) -> bool:
+    """No stream has to be cut: that is the other side's work."""
+    return limits.get("stdout_bytes") is None and limits.get("stderr_bytes") is None
+
+
 def get_ready_to_record() -> None:
     """What the end of the run will need, loaded while the sandbox is being built."""
     import sbx.launch.audit_line  # noqa: F401
@@ -121,4 +106,5 @@ def is_plain_success(done: dict[str, Any]) -> bool:
         and outcome["stop_signal"] is None
         and outcome["limit"] is None
         and "denied" not in outcome
+        and not any(requested and not applied for _, requested, applied, _ in done["prepared"]["enforced"])
     )

@@ -103,3 +103,21 @@ def parse_run(arguments: Sequence[str]) -> tuple[Options, list[str]]:
         else:
             options[key] = value
     return options, list(arguments[position:])
+
+
+def split_sh(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """`sh [OPTIONS] -c TEXT [ARGS…]` or `sh [OPTIONS] FILE [ARGS…]`: the options, and the command it stands for."""
+    options: list[str] = []
+    rest = list(arguments)
+    while rest and rest[0].startswith("--") and rest[0] != "--":
+        word = rest.pop(0)
+        options.append(word)
+        if "=" not in word and takes_value(word) and rest:
+            options.append(rest.pop(0))
+    if rest and rest[0] == "--":
+        rest.pop(0)
+    return options, ["/bin/sh", *rest]
+
+
+def takes_value(word: str) -> bool:
+    return any(row[0] == word[2:] and row[1] != FLAG for row in RUN_OPTIONS)

@@ -11,7 +11,7 @@ import sys
 from sbx.errors import SetupFailed, UsageError
 from sbx.kernel import signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
-from sbx.launch.environment import build_environment, jobserver_descriptors
+from sbx.launch.environment import build_environment, jobserver_descriptors, with_options
 from sbx.launch.hearing import open_signal_fd, watched_signals
 from sbx.launch.inside import KILL_EVERYTHING, SIGKILL
 from sbx.launch.rlimits import clamp
@@ -104,20 +104,6 @@ def candidates(name: bytes, env: dict[bytes, bytes]) -> tuple[bytes, ...]:
         return (name,)
     folders = (env.get(b"PATH") or DEFAULT_PATH).split(b":")
     return tuple(folder + b"/" + name for folder in folders if folder.startswith(b"/"))
-
-
-def with_options(rules: tuple[Any, ...], extra: tuple[str, ...], env_all: bool) -> tuple[Any, ...]:
-    """The profile's rules and the command line's: `--env NAME` passes on, `--env NAME=VALUE` sets."""
-    passed, values, secret, pass_all = rules
-    for entry in extra:
-        name, equals, value = entry.partition("=")
-        if not name:
-            raise UsageError(f"--env {entry!r} names no variable", remedy="write --env NAME or --env NAME=VALUE")
-        if equals:
-            values = (*values, (name, value))
-        else:
-            passed = (*passed, (name, None))
-    return (passed, values, secret, pass_all or env_all)
 
 
 def choose_private_tmp(environ: dict[bytes, bytes]) -> bytes:

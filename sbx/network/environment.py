@@ -11,6 +11,8 @@ from sbx.network.hosts import HostRule
 
 SSH_CONNECT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ssh_connect.py")
 
+PROXY_PORT = 3128  # in a network namespace of its own every port is free
+
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 

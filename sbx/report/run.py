@@ -24,6 +24,12 @@ def report(result: Result, done: Done) -> None:
     print_facts(facts(result, done.notes, hints(result, done)))
 
 
+def tell(notes: tuple[str, ...], options: dict[str, Any]) -> None:
+    """What was done to a coding agent's command, before it starts."""
+    if notes and options.get("report") != "never":
+        print("".join(f"sbx: {visible(note)}\n" for note in notes), end="", file=sys.stderr, flush=True)
+
+
 def print_facts(found: list[Fact]) -> None:
     from sbx.report.text import is_terminal, print_lines
 

@@ -12,13 +12,15 @@ import os
 import select
 import socket
 import subprocess
+import sys
 from typing import Any
 
-from sbx.backends.linux import PROXY_PORT
 from sbx.errors import SetupFailed
-from sbx.network.environment import proxy_environment
+from sbx.network.environment import PROXY_PORT, proxy_environment
 from sbx.network.hosts import parse_rules
 from sbx.network.settings import ProxySettings, proxy_argv
+
+assert sys.platform != "win32"  # descriptors are handed from process to process
 
 MAX_KEPT = 1000  # different decisions in the result; further ones are counted
 GRACE_S = 5.0
