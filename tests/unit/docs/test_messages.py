@@ -16,7 +16,7 @@ PACKAGE = Path(sbx.__file__).parent
 # Messages whose next step is in the text itself, which somebody else wrote: file and function.
 REMEDY_ELSEWHERE: frozenset[tuple[str, str]] = frozenset(
     {
-        ("supervise/compile.py", "_limits"),  # the words of BadUnit say what to write
+        ("supervise/run_options.py", "_limits"),  # the words of BadUnit say what to write
         ("library/api.py", "checked"),  # the result, whose own words say what to do
         # The table of agents comes with sbx: no user meets these.
         ("policy/agents.py", "parse_agents"),

@@ -1,0 +1,173 @@
+"""What somebody meets who has never heard of sbx: short words, each with a next step."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from capabilities import requires
+from runs import LANDLOCK, with_command
+
+SANDBOX = requires("userns", "landlock", "seccomp")
+
+
+def one_line(text: str) -> str:
+    lines = text.splitlines()
+    assert len(lines) == 1, text
+    return lines[0]
+
+
+def test_alone_it_says_what_it_is(sbx: Any, workspace: Any) -> None:
+    done = sbx()
+    assert (done.rc, done.stderr) == (0, "")
+    assert "sbx run -- make" in done.stdout
+    assert "'sbx COMMAND --help' says more." in done.stdout
+
+
+@requires(tools=["make"])
+def test_a_program_instead_of_a_command(sbx: Any, workspace: Any) -> None:
+    done = sbx("make", "-j4", "all targets")
+    assert (done.rc, done.stdout) == (2, "")
+    assert one_line(done.stderr) == (
+        "sbx: 'make' is not a command of sbx; to run it in the sandbox: sbx run -- make -j4 'all targets'"
+    )
+
+
+def test_help_in_every_spelling(sbx: Any, workspace: Any) -> None:
+    for words in (["--help"], ["help"], ["-h"]):
+        assert sbx(*words).stdout == sbx().stdout
+    assert sbx("help", "run").stdout == sbx("run", "--help").stdout
+    assert "--profile" in sbx("run", "-h").stdout
+
+
+@SANDBOX
+def test_a_run_in_an_empty_folder_just_works(sbx: Any, workspace: Any) -> None:
+    done = sbx("run", "--", "sh", "-c", "echo here > file && cat file")
+    assert (done.rc, done.stdout, done.stderr) == (0, "here\n", "")
+    assert sorted(path.name for path in workspace.root.iterdir()) == ["file"], "sbx leaves nothing of its own"
+    done = sbx("run", "--profile", "build", "--", "true")
+    assert (done.rc, done.stderr) == (0, ""), "the shipped profiles need no policy"
+
+
+def test_a_profile_of_another_name(sbx: Any, workspace: Any) -> None:
+    done = sbx("run", "--profile", "bild", "--", "true")
+    assert (done.rc, done.stdout) == (125, "")
+    assert one_line(done.stderr) == "sbx: there is no profile 'bild'; did you mean 'build'? ('sbx profiles' lists them)"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", "--profle", "x", "true"), "did you mean '--profile'?"),
+        (("run", "--timeout"), "'sbx run --help' says what it takes"),
+        (("run", "--timeout", "soon", "--", "true"), "write"),
+        (("run", "--cwd", "nowhere", "--", "true"), "name a directory that exists"),
+        (("run", "--policy", "nowhere.yaml", "--", "true"), "nowhere.yaml"),
+        (("run",), "sbx run -- make -j4"),
+        (("sh",), "sbx sh -c"),
+    ],
+)
+def test_a_wrong_call(sbx: Any, workspace: Any, words: tuple[str, ...], said: str) -> None:
+    done = sbx(*words)
+    assert (done.rc, done.stdout) == (125, "")
+    assert said in one_line(done.stderr)
+
+
+@SANDBOX
+def test_a_command_that_is_not_there(sbx: Any, workspace: Any) -> None:
+    done = sbx("run", "--", "gitt-no-such-thing")
+    assert (done.rc, done.stdout) == (127, "")
+    assert done.stderr.startswith("sbx: NOT_FOUND: command not found")
+    workspace.write("script", "#!/bin/sh\necho hi\n").chmod(0o644)
+    done = sbx("run", "--", "./script")
+    assert (done.rc, done.stdout) == (126, "")
+    assert "chmod +x" in done.stderr
+
+
+@requires(root=False)
+def test_files_without_permission(sbx: Any, workspace: Any) -> None:
+    policy = workspace.policy("schemaVersion: 2\n")
+    policy.chmod(0)
+    done = sbx("run", "--", "true")
+    assert (done.rc, done.stdout) == (125, "")
+    assert "sbx.yaml" in one_line(done.stderr)
+    assert "Permission denied" in done.stderr
+
+
+@SANDBOX
+def test_a_home_that_cannot_be_written(sbx: Any, workspace: Any, home: Path) -> None:
+    """Nothing can be stored: it costs time, and nothing else."""
+    folder = home / "sealed"
+    folder.mkdir()
+    folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    env = {"HOME": str(folder)} | {f"XDG_{name}_HOME": "" for name in ("CACHE", "STATE", "CONFIG", "DATA")}
+    done = sbx("run", "--no-audit", "--", "echo", "works", env=env)
+    assert (done.rc, done.stdout) == (0, "works\n"), done.stderr
+    folder.chmod(stat.S_IRWXU)
+
+
+@requires("seccomp", landlock=3)
+def test_in_a_container_that_refuses_namespaces(sbx: Any, workspace: Any) -> None:
+    host = with_command(LANDLOCK, sbx.command)
+    refused = subprocess.run(
+        [*host.prefix, *sbx.command, "run", "--", "true"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (refused.returncode, refused.stdout) == (125, "")
+    first = refused.stderr.splitlines()[0]
+    assert "cannot enforce all that profile 'unrestricted' asks for" in first
+    assert "--partial" in first
+    done = host.run("--", "echo", "works")
+    assert (done.returncode, done.stdout) == (0, b"works\n"), done.stderr
+    doctor = subprocess.run(
+        [*host.prefix, *sbx.command, "doctor"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert doctor.returncode == 1
+    assert "to do:" in doctor.stdout
+
+
+@SANDBOX
+@requires(root=True)
+def test_under_sudo(sbx: Any, workspace: Any) -> None:
+    env = {"SUDO_USER": "somebody", "SUDO_UID": "1000", "SUDO_GID": "1000", "SUDO_COMMAND": "sbx"}
+    done = sbx(
+        "run", "--", "sh", "-c", "id -u; echo ${SUDO_USER-unset}; chown 1 . 2> /dev/null || echo refused", env=env
+    )
+    assert (done.rc, done.stdout.split()) == (0, ["0", "unset", "refused"]), done.stderr
+
+
+@SANDBOX
+def test_in_a_pipe(sbx: Any, workspace: Any) -> None:
+    command = " ".join(f"'{word}'" for word in sbx.command)
+    script = f"{command} run -- seq 100000 | head -n 1; echo a | {command} run -- cat; {command} --help | head -n 1"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.splitlines()[:2] == ["1", "a"]
+    assert len(done.stdout.splitlines()) == 3
+    assert "Traceback" not in done.stderr
+    assert "\x1b[" not in sbx("run", "--", "false").stderr, "no colours in a log"
+
+
+@SANDBOX
+def test_where_the_folder_is_gone(sbx: Any, workspace: Any) -> None:
+    folder = workspace.root / "gone"
+    folder.mkdir()
+    script = 'cd gone && rmdir ../gone && exec "$@" run -- true'
+    done = subprocess.run(
+        ["bash", "-c", script, "bash", *sbx.command], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "cd to one that exists" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "explain", "check", "profiles", "plan", "init", "trust", "audit", "doctor"])
+def test_every_command_says_how_it_is_called(sbx: Any, workspace: Any, command: str) -> None:
+    done = sbx(command, "--help")
+    assert (done.rc, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: sbx {command}")
+    done = sbx(command, "--no-such-option")
+    assert done.rc == (125 if command == "run" else 2)
+    assert f"{command}: there is no option --no-such-option" in one_line(done.stderr)
+    assert os.environ["HOME"] not in done.stderr
