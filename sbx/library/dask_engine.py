@@ -58,7 +58,7 @@ class DaskEngine:
 
         waiting = iter(jobs)
         pending: dict[str, Job] = {}
-        results: Any = as_completed()
+        results: Any = as_completed(loop=self.client.loop)
 
         def submit() -> None:
             job = next(waiting, None)

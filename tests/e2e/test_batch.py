@@ -160,8 +160,14 @@ def test_a_lost_worker_loses_no_job(sbx: Any, workspace: Any) -> None:
     os.mkfifo(workspace.root / "reached")
     script = workspace.write("cluster.py", CLUSTER)
     env = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(library.__file__))}
+    env["TMPDIR"] = str(workspace.home)  # Dask keeps its scratch space
     cluster = subprocess.Popen(
-        [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+        [sys.executable, str(script)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+        cwd=workspace.root,
     )
     try:
         assert cluster.stdout is not None
