@@ -122,16 +122,6 @@ def test_many_jobs_at_once(sbx: Any, workspace: Any) -> None:
     assert {name: each["stdout"] for name, each in found.items()} == {str(at): f"{at}\n" for at in range(1, 201)}
 
 
-RECIPE_PARALLEL = "seq 1 3 | parallel -j2 --joblog log sbx run --profile read-only -- echo {}"
-
-
-@requires(tools=["parallel"])
-def test_the_gnu_parallel_recipe(workspace: Any, sbx: Any) -> None:
-    line = RECIPE_PARALLEL.replace("sbx run", " ".join([*sbx.command, "run"]))
-    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
-    assert sorted(done.stdout.split()) == ["1", "2", "3"], done.stderr
-
-
 def test_without_dask_the_message_says_how_to_get_it(sbx: Any, workspace: Any) -> None:
     try:
         import distributed  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
