@@ -18,7 +18,7 @@ from documents import Reader, as_pattern, parse
 from generators import picture
 
 TOP = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/tutorial.md", "docs/policy.md", "docs/troubleshooting.md"]
+PAGES = ["README.md", "docs/tutorial.md", "docs/policy.md", "docs/network.md", "docs/troubleshooting.md"]
 
 # Blocks that no test can run, and why. Whoever adds one adds it here.
 NOT_RUN = {
