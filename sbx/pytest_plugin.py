@@ -57,9 +57,9 @@ def inner_arguments(arguments: tuple[str | os.PathLike[str], ...]) -> list[str]:
             value = next(words, "")
             kept += [] if value == __name__ else [word, value]
         elif word == "--sbx":
-            value = next(words, None)
-            if value is not None and value.startswith("-"):
-                kept.append(value)
+            following = next(words, "")
+            if following.startswith("-"):
+                kept.append(following)
         elif not word.startswith("--sbx="):
             kept.append(word)
     return kept

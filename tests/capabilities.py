@@ -64,7 +64,7 @@ def required() -> set[str]:
 
 
 def required_landlock() -> int | None:
-    """The ABI that `landlock=7` in SBX_TEST_REQUIRE pins; None where it names no level: then every one must be there."""
+    """The ABI that `landlock=7` in SBX_TEST_REQUIRE pins; None where it names no level: then any must be there."""
     for name in os.environ.get("SBX_TEST_REQUIRE", "").split(","):
         feature, _, level = name.strip().partition("=")
         if feature == "landlock" and level:

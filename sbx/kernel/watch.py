@@ -55,7 +55,7 @@ class Watcher:
                 raise
 
     def text(self, pid: int, address: int) -> bytes:
-        """The caller's memory from there to the first NUL. OSError: EFAULT, ENOENT, EACCES; ENAMETOOLONG without one."""
+        """The caller's memory up to the first NUL. OSError: EFAULT, ENOENT, EACCES; ENAMETOOLONG without one."""
         data = self.data(pid, address, _SHORT)
         end = data.find(0)
         if end < 0:

@@ -20,7 +20,7 @@ import sys
 from sbx.kernel import process, seccomp, signals
 from sbx.launch import inside
 from sbx.launch.passing import receive
-from sbx.launch.root import TMPFS
+from sbx.launch.root import TMPFS, SetupStep
 from sbx.launch.template import contents
 
 TYPE_CHECKING = False
@@ -127,7 +127,7 @@ class Commands:
             inside.descriptors(run, (status_fd,))
             inside.limits(run)
             inside.execute(run, status_fd)
-        except inside.SetupStep as failed:
+        except SetupStep as failed:
             inside.tell(status_fd, (inside.FAILED, *failed.args))
         finally:
             os._exit(125)

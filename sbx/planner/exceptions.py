@@ -82,8 +82,8 @@ EXCEPTIONS: dict[str, KnownException] = {
             "symlink-name",
             _STRICTER,
             (NAMESPACES,),
-            "A symlink that may not be read is missing in a folder of which not everything is shown, unless a rule names "
-            "it; its target keeps its verdict.",
+            "A symlink that may not be read is missing in a folder of which not everything is shown, unless a rule "
+            "names it; its target keeps its verdict.",
         ),
         _known(
             "link-text",

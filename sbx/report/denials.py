@@ -8,6 +8,7 @@ there is nothing.
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from sbx.model.glob import split_path
@@ -135,7 +136,7 @@ def _possible(word: str, path: str) -> bool:
     if not os.path.lexists(path) or word in LOOKS:
         return True
     if word in OWNS:
-        return os.lstat(path).st_uid == os.geteuid() or os.geteuid() == 0
+        return sys.platform != "win32" and os.geteuid() in (0, os.lstat(path).st_uid)
     if word == "execute":
         return os.path.isfile(path) and os.access(path, os.X_OK)
     if word in ("write", "truncate", "setxattr"):

@@ -67,10 +67,12 @@ def repository(workspace: Any) -> None:
 
 def node_project(workspace: Any) -> None:
     workspace.write("package.json", json.dumps({"name": "t", "version": "1.0.0", "scripts": {"hi": "node write.js"}}))
-    workspace.write("write.js", "require('fs').mkdirSync('dist', {recursive: true}); require('fs').writeFileSync('dist/x', 'x')\n")
+    workspace.write(
+        "write.js", "require('fs').mkdirSync('dist', {recursive: true}); require('fs').writeFileSync('dist/x', 'x')\n"
+    )
 
 
-def tests_of_python(workspace: Any) -> None:
+def python_suite(workspace: Any) -> None:
     workspace.write("tests/test_it.py", "def test_it(tmp_path):\n    (tmp_path / 'x').write_text('x')\n")
 
 
@@ -94,7 +96,7 @@ WORKLOADS = (
     ),
     Workload("git-clone", "git", repository, ("git", "clone", "-q", "origin", "copy"), ("copy",)),
     Workload("npm", "npm", node_project, ("npm", "run", "--silent", "hi"), ("dist",)),
-    Workload("pytest", PYTHON, tests_of_python, (PYTHON, "-m", "pytest", "-q", "tests"), (".pytest_cache",)),
+    Workload("pytest", PYTHON, python_suite, (PYTHON, "-m", "pytest", "-q", "tests"), (".pytest_cache",)),
     Workload("tar", "tar", tree, ("tar", "-czf", "out.tgz", "data"), ("out.tgz",)),
     Workload("sqlite", "sqlite3", nothing, ("sqlite3", "t.db", MAKE_TABLE), ("t.db",)),
     Workload("venv", PYTHON, nothing, (PYTHON, "-m", "venv", "--without-pip", "env"), ("env",)),
