@@ -1,0 +1,127 @@
+"""From what was touched to rules: folders a person would name, never a secret, never through a deny."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sbx.policy.learning import EXEC, MODIFY, READ, Generalizer, Need, Proposal, looks_secret
+from sbx.policy.patch import difference, patched
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[str, str]:
+    root = tmp_path.resolve()
+    (root / "home").mkdir()
+    (root / "home" / "w").mkdir()
+    return str(root / "home" / "w"), str(root / "home")
+
+
+def propose(places: tuple[str, str], *needs: Need, denied: tuple[str, ...] = (), with_exec: bool = False) -> Proposal:
+    workspace, home = places
+    return Generalizer(workspace, home, lambda need: need.path in denied).propose(needs, with_exec=with_exec)
+
+
+def test_four_thousand_files_of_a_cache_are_one_rule(places: tuple[str, str]) -> None:
+    home = places[1]
+    needs = [Need(f"{home}/.cache/pip/http/{number % 256:x}/{number}", READ, "read") for number in range(4000)]
+    assert propose(places, *needs).read == ["~/.cache/pip/**"]
+
+
+def test_a_tools_own_folder_is_granted_and_not_its_neighbours(places: tuple[str, str]) -> None:
+    home = places[1]
+    found = propose(
+        places,
+        Need(f"{home}/.config/tool/settings", READ, "read"),
+        Need(f"{home}/.gitconfig", READ, "read"),
+        Need(f"{home}/.local/share/tool/x", MODIFY, "create"),
+        Need("/opt/tool/lib/x.so", READ, "read"),
+    )
+    assert found.read == ["/opt/tool/**", "~/.gitconfig", "~/.config/tool/**", "~/.local/share/tool/**"]
+    assert found.modify == ["~/.local/share/tool/**"]
+
+
+def test_what_the_run_made_is_its_own(places: tuple[str, str]) -> None:
+    workspace = places[0]
+    os.makedirs(f"{workspace}/build/deep")
+    found = propose(
+        places,
+        Need(f"{workspace}/build", MODIFY, "mkdir"),
+        Need(f"{workspace}/build/deep", MODIFY, "mkdir"),
+        Need(f"{workspace}/build/deep/x.o", MODIFY, "create"),
+        Need(f"{workspace}/src/x.c", READ, "read"),
+    )
+    assert found.modify == ["./build/**"]
+    assert found.read == ["./**"]
+
+
+def test_names_that_come_and_go_need_their_folder_and_the_rest_stays_protected(places: tuple[str, str]) -> None:
+    workspace = places[0]
+    os.mkdir(f"{workspace}/src")
+    found = propose(places, Need(f"{workspace}/x.o", MODIFY, "create"))
+    assert found.modify == ["./**", "!./src/**"]
+
+
+def test_a_file_that_is_only_written_is_granted_alone(places: tuple[str, str]) -> None:
+    workspace = places[0]
+    Path(workspace, "log").touch()
+    assert propose(places, Need(f"{workspace}/log", MODIFY, "write")).modify == ["./log"]
+
+
+def test_denied_and_secret_paths_are_left_to_a_person(places: tuple[str, str]) -> None:
+    workspace, home = places
+    found = propose(
+        places,
+        Need(f"{home}/.npmrc", READ, "read"),
+        Need(f"{workspace}/private/x", READ, "read"),
+        Need(f"{workspace}/keys/server.pem", READ, "read"),
+        Need(f"{workspace}/a", READ, "read"),
+        denied=(f"{workspace}/private/x",),
+    )
+    assert found.secrets == [f"{home}/.npmrc", f"{workspace}/keys/server.pem"]
+    assert found.denied == [f"{workspace}/private/x"]
+    assert found.read == ["./**", "!./keys/server.pem"]
+
+
+def test_a_folder_with_a_secret_in_it_keeps_it_out(places: tuple[str, str]) -> None:
+    home = places[1]
+    os.makedirs(f"{home}/.config/tool")
+    Path(home, ".config/tool/access_token").touch()
+    found = propose(places, Need(f"{home}/.config/tool/settings", READ, "read"))
+    assert found.read == ["~/.config/tool/**", "!~/.config/tool/access_token"]
+
+
+def test_exec_rules_only_where_the_profile_has_them(places: tuple[str, str]) -> None:
+    need = Need("/opt/tool/bin/x", EXEC, "execute")
+    assert propose(places, need).exec == []
+    assert propose(places, need, with_exec=True).exec == ["/opt/tool/**"]
+
+
+def test_odd_names_are_escaped(places: tuple[str, str]) -> None:
+    assert propose(places, Need(f"{places[1]}/a*b[c]", READ, "read")).read == ["~/a\\*b\\[c\\]"]
+
+
+@pytest.mark.parametrize(
+    ("path", "secret"),
+    [
+        ("/h/.netrc", True), ("/h/x.pem", True), ("/h/id_rsa", True), ("/h/.env.local", True),
+        ("/h/api_token.txt", True), ("/h/tokenizer.py", False), ("/etc/passwd", False), ("/h/readme", False),
+    ],
+)  # fmt: skip
+def test_what_looks_secret(path: str, secret: bool) -> None:
+    assert looks_secret(path) is secret
+
+
+def test_a_patch_only_adds(places: tuple[str, str]) -> None:
+    del places
+    old = (
+        "schemaVersion: 2\nfsProfiles:\n  a:          # mine\n    read: ['./x']\n  b:\n    read:\n      - ./y   # why\n"
+    )
+    proposal = Proposal(read=["./x", "./z"], modify=["./out/**"])
+    new = patched(old, "b", proposal, extends="", description="d")
+    lines = difference("sbx.yaml", old, new).splitlines()
+    assert [line for line in lines if line.startswith("-") and not line.startswith("---")] == []
+    added = [line[1:].strip() for line in lines if line.startswith("+") and not line.startswith("+++")]
+    assert added == ['- "./x"', '- "./z"', "modify:", '- "./out/**"']
