@@ -181,7 +181,13 @@ def finish(options: argparse.Namespace, run: dict[str, Any], sections: list[Sect
     if options.keep and store.exists():
         measured = {section.row for section in sections} | set(skipped)
         before = json.loads(store.read_text())
-        sections += [from_plain(v) for v in before["sections"] if v["row"] not in measured]
+        note = f"Measured earlier, with sbx at commit {before['commit']}."
+        for values in before["sections"]:
+            if values["row"] not in measured:
+                kept = from_plain(values)
+                if not any(one.startswith("Measured earlier") for one in kept.notes):
+                    kept.notes.append(note)
+                sections.append(kept)
         sections.sort(key=lambda section: ORDER.index(section.row))
         skipped |= {row: why for row, why in before["skipped"].items() if row not in measured}
     run["skipped"] = skipped

@@ -16,6 +16,8 @@ from harness.record import Check, Section
 from harness.timing import Way, interleave, run_once
 
 OUTPUT_DEADLINE_S = 900
+# They end without waiting for all of their own processes, so that their CPU time is not known.
+UNCOUNTED = ("bwrap", "firejail")
 
 
 class RowSkipped(Exception):
@@ -83,19 +85,22 @@ class Bench:
             title=title,
             unit=unit,
             samples=found.samples,
-            cpu_s=found.cpu_s,
+            cpu_s={name: used for name, used in found.cpu_s.items() if not name.startswith(UNCOUNTED)},
             checks=checks or [],
             reference=reference,
             commands={name: self.shown(argv) for name, argv in (commands or {}).items() if name in found.samples},
             notes=notes or [],
-            skipped=[*(skipped or []), *found.failed],
+            skipped=[*(skipped or []), *(self.without_places(line) for line in found.failed)],
             load=load,
             measured=now,
         )
 
     def shown(self, argv: list[str]) -> str:
         """A command as documentation prints it: without the places of this one measurement."""
-        text = shlex.join(argv).replace(self.sbx, "sbx").replace(self.python, "python3")
+        return self.without_places(shlex.join(argv))
+
+    def without_places(self, text: str) -> str:
+        text = text.replace(self.sbx, "sbx").replace(self.python, "python3")
         for name, program in self.peers.items():
             text = text.replace(program, name)
         return text.replace(str(self.place / "work"), "$WORK").replace(str(self.place), "$PLACE")

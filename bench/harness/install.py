@@ -43,7 +43,8 @@ def must(argv: list[str], what: str, cwd: Path = TOP) -> None:
 @contextlib.contextmanager
 def installed(python: str | None, *, commit: str | None, with_npm: bool) -> Iterator[Installed]:
     """A place with the wheel in a fresh environment, a home and a work folder of the measuring user."""
-    place = Path(tempfile.mkdtemp(prefix="sbx-bench."))
+    # Not /tmp: some peers refuse a home there.
+    place = Path(tempfile.mkdtemp(prefix="sbx-bench.", dir="/var/tmp" if os.access("/var/tmp", os.W_OK) else None))
     place.chmod(0o755)
     try:
         with ordinary_user() as (user, prefix):
