@@ -34,7 +34,7 @@ def command(options: dict[str, Any], words: list[str]) -> int:
         platform = "macos"
     if form in EQUIVALENTS and platform != "linux":
         raise UsageError(f"--format {form} is a form of Linux plans", remedy="add --platform linux")
-    policy, profile, cwd = _profile(options)
+    policy, profile, cwd = _profile(options, words)
     if form == "sbpl":
         from sbx.planner.macos import PLAN_TMP, compile_sbpl
 
@@ -95,13 +95,17 @@ def _choice(options: Mapping[str, Any], name: str, known: tuple[str, ...], defau
     return value
 
 
-def _profile(options: Mapping[str, Any]) -> tuple[Policy, EffectiveProfile, str]:
+def _profile(options: Mapping[str, Any], words: list[str]) -> tuple[Policy, EffectiveProfile, str]:
+    """As a run would have it: a coding agent's side roots are part of it."""
+    from sbx.policy.agent_runs import adapt_run
     from sbx.policy.layers import effective_profile, load_policy
     from sbx.supervise.run_options import option_rules, working_directory
 
     cwd = working_directory(options)
     policy = load_policy(cwd, policy_file=options.get("policy"), environ=os.environ)
-    return policy, effective_profile(policy, options.get("profile"), option_rules(options)), cwd
+    name = options.get("profile")
+    _, allowances = adapt_run(policy, name, words, keep_inner=True, cwd=cwd)
+    return policy, effective_profile(policy, name, replace(option_rules(options), allow=allowances)), cwd
 
 
 def _plan(platform: str, policy: Policy, profile: EffectiveProfile, cwd: str) -> Plan:

@@ -198,7 +198,9 @@ class Running:
             self.began,
             environ=self.call.environ,
             pids_peak=self.keeper.pids_peak,
-            network=() if self.proxy is None else tuple(self.proxy.pump.events),
+            network=()
+            if self.proxy is None
+            else self.proxy.decisions(profile=self.plan.prepared["profile"], by_option=False),
             notes=notes,
             redactor=self.redactor,
         )

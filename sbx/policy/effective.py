@@ -199,9 +199,13 @@ class _RuleLists:
         readable = shown_places + [(*folder, ANY_DEPTH) for folder in self.private]
         carved = [pattern for rule in self.read if self._is_carving(rule) for pattern in rule.patterns]
         for rule in self.modify:
-            if rule.negated or all(
-                covered_by_any(pattern, shown_places if covered_by_any(pattern, carved) else readable)
-                for pattern in rule.patterns
+            if (
+                rule.negated
+                or rule.origin is Origin.BASELINE
+                or all(
+                    covered_by_any(pattern, shown_places if covered_by_any(pattern, carved) else readable)
+                    for pattern in rule.patterns
+                )
             ):
                 continue
             raise PolicyError(
@@ -213,8 +217,14 @@ class _RuleLists:
     def _granted(self, rules: list[Rule]) -> list[Pattern]:
         """What the rules show of the real file system: the private folders show nothing of it."""
         private = [(*folder, ANY_DEPTH) for folder in self.private]
-        patterns = [pattern for rule in rules if not rule.negated for pattern in rule.patterns]
-        return [pattern for pattern in patterns if pattern not in private]
+        positive = [rule for rule in rules if not rule.negated]
+        return [
+            pattern
+            for rule in positive
+            for pattern in rule.patterns
+            # A workspace may be /tmp itself: then the profile's rule shows the real one.
+            if rule.origin is not Origin.BASELINE or pattern not in private
+        ]
 
     def _is_carving(self, rule: Rule) -> bool:
         own = [(*folder, ANY_DEPTH) for folder in (self.expander.workspace, self.expander.home)]

@@ -147,3 +147,10 @@ def test_the_record_names_the_command_as_it_was_run(agents: Host, tmp_path: Path
     file = tmp_path / "result.json"
     run(agents, "--json", str(file), "--", "codex", "x")
     assert json.loads(file.read_text())["cmd"] == ["codex", *OFF["codex"], "x"]
+
+
+def test_the_plan_shows_the_side_root(agents: Host, workspace: Workspace) -> None:
+    side = workspace.home / "side"
+    side.mkdir()
+    said = agents.run("--profile", "agent", "--", "codex", "--add-dir", str(side), word="plan")
+    assert f"bind-rw   {side} # {side}/**  codex (side root)" in said.stdout.decode()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from capabilities import requires
 from running_proxy import Server
-from runs import PATIENCE_S, PYTHON, READ_PYTHON, Host, python, read_line
+from runs import LANDLOCK, PATIENCE_S, PYTHON, READ_PYTHON, Host, python, read_line, with_command
 from web_server import WebServer, make_certificate
 
 if TYPE_CHECKING:
@@ -411,9 +411,8 @@ LANDLOCK_ONLY = requires("seccomp", landlock=4)
 
 
 @LANDLOCK_ONLY
-def test_without_namespaces_a_list_is_refused_unless_partial(host: Host, web: WebServer, workspace: Workspace) -> None:
-    if host.name != "landlock":
-        pytest.skip("this host has namespaces")
+def test_without_namespaces_a_list_is_refused_unless_partial(here: Host, web: WebServer, workspace: Workspace) -> None:
+    host = with_command(LANDLOCK, list(here.command))
     strict = Host(host.name, host.prefix, (), host.command)
     refused = strict.run("--net", f"127.0.0.1:{web.port}", "--", "true")
     assert refused.returncode == 125

@@ -331,3 +331,12 @@ def test_a_later_layer_replaces_a_profile_whole(weak: list[str], strong: list[st
 def test_a_deny_option_only_takes_away(read: list[str], denies: list[str], option: str, path: str) -> None:
     policy = make_policy([make_file("user", [ProfileSource("p", "user", WHERE, read=written(read))], denies)])
     assert reads(policy, path) or not reads(policy, path, RunRules(deny=(option,)))
+
+
+def test_a_workspace_that_is_itself_a_private_folder() -> None:
+    """`cd /tmp && sbx run …`: the workspace is the real one, and may be modified."""
+    policy = load_policy("/tmp", environ=os.environ, trust=False)
+    if policy.workspace != os.path.realpath("/tmp"):
+        pytest.skip("a policy above /tmp is in force here")
+    profile = effective_profile(policy, None)
+    assert decide(profile, "/tmp/x", Access.MODIFY).allowed
