@@ -51,6 +51,7 @@ def live_inside(
     """Never returns: the process ends here, whatever happens. The library's launcher brings its own `set_up` and
     `supervise` (see template)."""
     try:
+        _forget_handlers()
         # A group of its own: what the terminal or the shell sends to sbx's group arrives once, through the supervisor.
         os.setpgid(0, 0)
         try:
@@ -62,11 +63,18 @@ def live_inside(
         except OSError as error:
             tell(status_fd, (FAILED, "set up the sandbox", error.errno or 0, str(error), b""))
         else:
-            (supervise or _supervise)(launch, run, status_fd)
+            (supervise or supervise_command)(launch, run, status_fd)
     except BaseException as error:  # a bug must not become a hanging or a running child
         tell(status_fd, (FAILED, "set up the sandbox", 0, f"{type(error).__name__}: {error}", b""))
     finally:
         os._exit(125)
+
+
+def _forget_handlers() -> None:
+    """A program that uses the library has handlers of its own: here they would run for whoever signals this process."""
+    for number in range(1, 65):
+        if callable(signals.getsignal(number)):
+            signals.signal(number, signals.SIG_DFL)
 
 
 def _keep(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> NoReturn:
@@ -216,7 +224,7 @@ def landlock_rules(
         raise SetupStep("apply the Landlock rules", error.errno or 0, str(error), b"") from None
 
 
-def _supervise(launch: Launch, run: Run, status_fd: int) -> None:
+def supervise_command(launch: Launch, run: Run, status_fd: int) -> None:
     if listens(launch):
         _supervise_listening(launch, run, status_fd)
         return
@@ -278,8 +286,6 @@ def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
     command, listener = spawn_listened(
         launch["seccomp"], lambda: lead_group(run), lambda: execute(run, status_fd), failed
     )
-    if run["terminal"] >= 0 and run["foreground"]:
-        give_terminal(run["terminal"], command)
     let_go_of_streams()
     tell(status_fd, (STARTED, command))
 
@@ -333,6 +339,8 @@ def lead_group(run: Run) -> None:
     start of any program. Python's handler for SIGINT would make an exit of what must be a death by signal."""
     if run["terminal"] >= 0:
         os.setpgid(0, 0)
+        if run["foreground"]:
+            give_terminal(run["terminal"], os.getpid())  # before the exec: what is typed then is for the command
     else:
         os.setsid()
     for number in (SIGPIPE, SIGXFSZ, SIGINT):

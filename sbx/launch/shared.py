@@ -37,16 +37,36 @@ RESOURCES = 16  # RLIMIT_CPU to RLIMIT_RTTIME
 EVERYBODY = -1  # for kill(): all processes of this pid namespace but pid 1 and ourselves
 
 
+def serve_once(launch: Launch, run: Run, control_fd: int) -> None:
+    """A sandbox that is set up before its one command is known; then everything is as `sbx run` has it."""
+    del run  # the launcher's own, empty
+    inside.let_go_of_streams()
+    inside.tell(control_fd, (inside.STARTED, 0))
+    message, descriptors = receive(_socket.socket(fileno=control_fd))
+    if message is None:
+        os._exit(0)
+    command: Run = message[0]
+    status_fd = descriptors[0]
+    command["streams"] = (descriptors[1], descriptors[2], descriptors[3])
+    try:
+        inside.step("enter the working directory", os.chdir, command["cwd"])  # type: ignore[typeddict-item]
+        inside.descriptors(command, (status_fd,))
+        inside.limits(command)
+    except SetupStep as failed:
+        inside.tell(status_fd, (inside.FAILED, *failed.args))
+        os._exit(125)
+    inside.supervise_command(launch, command, status_fd)
+
+
 def serve_commands(launch: Launch, run: Run, control_fd: int) -> None:
     """In place of the supervision of one command. `control_fd` is where requests come from."""
-    # Only the library's requests have these.
-    keep_tmp, once = bool(run["keep_tmp"]), bool(run["once"])  # type: ignore[typeddict-item]
+    keep_tmp = bool(run["keep_tmp"])  # type: ignore[typeddict-item]  # only the library's requests have these
     extra_filter: bytes = run["extra_filter"]  # type: ignore[typeddict-item]
     if extra_filter:
         inside.step("install the system call filter", seccomp.install, extra_filter)
     signals.pthread_sigmask(signals.SIG_SETMASK, {SIGCHLD})
     if launch["future"] is None:
-        Commands(launch, control_fd, keep_tmp=keep_tmp, once=once).loop()
+        Commands(launch, control_fd, keep_tmp=keep_tmp).loop()
     from sbx.launch.listener import Serving, spawn_listened  # imported before, by the zygote
     from sbx.launch.names import Names
 
@@ -58,7 +78,7 @@ def serve_commands(launch: Launch, run: Run, control_fd: int) -> None:
     launcher, listener = spawn_listened(
         launch["seccomp"],
         lambda: None,
-        lambda: Commands(launch, control_fd, keep_tmp=keep_tmp, once=once).loop(),
+        lambda: Commands(launch, control_fd, keep_tmp=keep_tmp).loop(),
         failed,
     )
     os.close(control_fd)  # the library must see its end when the launcher is gone
@@ -75,16 +95,13 @@ def serve_commands(launch: Launch, run: Run, control_fd: int) -> None:
 
 
 class Commands:
-    """`once` is for a sandbox that ends with its first command: there is no next one to clean up for."""
-
-    def __init__(self, launch: Launch, control_fd: int, *, keep_tmp: bool, once: bool) -> None:
+    def __init__(self, launch: Launch, control_fd: int, *, keep_tmp: bool) -> None:
         self.control = _socket.socket(fileno=control_fd)
         if os.getpid() != 1:
             process.prctl(process.PR_SET_CHILD_SUBREAPER, 1)
         self.children = process.signalfd((SIGCHLD,))
-        self.once = once
-        self.folders = () if keep_tmp or once else tuple(_temporary_folders(launch))
-        self.marks = () if once else marks()
+        self.folders = () if keep_tmp else tuple(_temporary_folders(launch))
+        self.marks = marks()
         self.spent = os.times()
 
     def loop(self) -> NoReturn:
@@ -104,8 +121,6 @@ class Commands:
                 inside.tell(status_fd, (inside.STARTED, command))
                 self._tend(command, status_fd)
             os.close(status_fd)
-            if self.once:
-                os._exit(0)
             self._clean()
 
     def _start(self, run: Run, status_fd: int) -> int:

@@ -6,6 +6,7 @@ the library executes this once (`zygote`), and sends it messages with descriptor
     library --RUN------> zygote --clone--> pid 1 of a sandbox, as `sbx run` makes it
     library --TEMPLATE-> zygote --clone--> template: the private root, built once and kept
     library --RUN------> template --clone--> pid 1 of a fresh sandbox on a copy of that root
+    library --ONCE-----> template --clone--> the same, ready before its command is known (`shared`)
     library --SHARED---> template --clone--> pid 1 that starts one command after the other (`shared`)
 
 Whoever clones sends a pidfd of the new sandbox back over the run's status socket; the library supervises from there.
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 assert sys.platform == "linux"  # for type checkers on other platforms
 
 # What the library asks for.
-RUN, TEMPLATE, SHARED = 1, 2, 3
+RUN, TEMPLATE, SHARED, ONCE = 1, 2, 3, 4
 
 # A message next to those of `inside`: it comes with the sandbox's pidfd.
 BORN = 20
@@ -216,10 +217,10 @@ def _from_template(launch: Launch, message: tuple[Any, ...], descriptors: list[i
     run = connect(run, descriptors)
     pid = process.clone(launch["namespaces"] & ~(process.CLONE_NEWUSER), run["cgroup_fd"])
     if pid == 0:
-        from sbx.launch.shared import serve_commands  # imported before
+        from sbx.launch.shared import serve_commands, serve_once  # imported before
         from sbx.launch.template import set_up_again
 
         _ready_for_life()
-        supervise = serve_commands if kind == SHARED else None
+        supervise = {RUN: None, SHARED: serve_commands, ONCE: serve_once}[kind]
         inside.live_inside({**launch, "cwd": cwd}, run, descriptors[0], parent_fd, set_up_again, supervise)
     announce(pid, descriptors[0])

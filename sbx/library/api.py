@@ -109,7 +109,9 @@ async def arun(
     call = call_of(words, rules, env=env, extra_env=extra_env, stdin=stdin, live=live, audit=audit)
     async with turn():
         try:
-            plan = await asyncio.to_thread(_plan, rules, folder, call.environ)
+            plan = _known(rules, folder, call.environ)
+            if plan is None:
+                plan = await asyncio.to_thread(_plan, rules, folder, call.environ)
         except SandboxUnavailable as error:
             return unavailable(error, rules, words, on_unavailable)
         return checked(await Running(plan, call).finish_async(), check)
@@ -119,6 +121,12 @@ def _plan(rules: Rules, folder: str, environ: dict[bytes, bytes]) -> ReadyPlan:
     from sbx.library.plans import PLANS
 
     return PLANS.get(rules.options(), folder, environ)
+
+
+def _known(rules: Rules, folder: str, environ: dict[bytes, bytes]) -> ReadyPlan | None:
+    from sbx.library.plans import PLANS
+
+    return PLANS.known(rules.options(), folder, environ)
 
 
 _turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = weakref.WeakKeyDictionary()

@@ -94,6 +94,13 @@ class PlanCache:
         self._plans: OrderedDict[bytes, ReadyPlan] = OrderedDict()
         self._lock = threading.Lock()
 
+    def known(self, options: dict[str, Any], cwd: str, environ: dict[bytes, bytes]) -> ReadyPlan | None:
+        """One that is there and still good."""
+        key = store.make_key(options, os.fsencode(cwd), environ)
+        with self._lock:
+            plan = self._plans.get(key)
+        return plan if plan is not None and plan.current(environ) else None
+
     def get(self, options: dict[str, Any], cwd: str, environ: dict[bytes, bytes]) -> ReadyPlan:
         """Raises SbxError; nothing was started."""
         key = store.make_key(options, os.fsencode(cwd), environ)

@@ -120,16 +120,13 @@ class Running:
                 grace_s=prepared["limits"].get("grace_s", 5.0),
                 pumps=(*self.streams.pumps, *(() if self.proxy is None else self.proxy.pumps())),
                 watch=self.keeper.watch,
-                shared_pidfd=-1 if self.inhabited is None else self.inhabited.pidfd,
+                pidfd=-1 if self._fresh is None else self._fresh.hand_over(),
+                shared_pidfd=-1 if self.sandbox is None else self.sandbox.pidfd,
                 kill_signal=inside.SIGKILL if prepared["launch"]["namespaces"] else inside.KILL_EVERYTHING,
             )
         except BaseException:
             ours.close()  # pid 1 inside has nobody to report to any more, and ends
             raise
-
-    @property
-    def inhabited(self) -> SharedSandbox | None:
-        return self.sandbox or self._fresh
 
     def _send(self, run: Run, descriptors: list[int]) -> None:
         plan = self.plan
@@ -177,8 +174,7 @@ class Running:
         trouble = self.proxy.close() if self.proxy is not None else ""
         remote = getattr(self, "remote", None)
         if self._fresh is not None:
-            # Its launcher has said that everything is gone, or its end was waited for.
-            self._fresh.close(wait=remote is None)
+            self._fresh.close(wait=remote is None)  # otherwise its end was waited for
         if remote is not None:
             self.keeper.settle(remote.outcome)
         self.keeper.__exit__(None, None, None)

@@ -78,7 +78,7 @@ class Session:
 
     def prepare(self) -> None:
         """Compile the policy and build the private root now, instead of with the first command. Raises SbxError."""
-        plan = self._plan(self.rules)
+        plan = self._plan(self.rules, dict(os.environb))
         template = plan.template()
         if self.shared and template is not None and not plan.watched:
             sandboxes = self._shared()
@@ -130,13 +130,13 @@ class Session:
 
         rules, call = self._call(cmd, cwd, env, extra_env, stdin, timeout, limits, live)
         try:
-            plan = self._plan(rules)
+            plan = self._plan(rules, call.environ)
         except SandboxUnavailable as error:
             return unavailable(error, rules, call.command, self.on_unavailable)
         if not self._in_shared(plan):
             return checked(Running(plan, call).finish(), check)
         sandboxes = self._shared()
-        sandbox = sandboxes.take(self._plan(self.rules))
+        sandbox = sandboxes.take(self._base(plan, rules, call.environ))
         try:
             result = Running(plan, call, sandbox).finish()
         finally:
@@ -162,13 +162,15 @@ class Session:
         rules, call = self._call(cmd, cwd, env, extra_env, stdin, timeout, limits, live)
         async with turn():
             try:
-                plan = await asyncio.to_thread(self._plan, rules)
+                plan = self._ready(rules, call.environ)
+                if plan is None:
+                    plan = await asyncio.to_thread(self._plan, rules, call.environ)
             except SandboxUnavailable as error:
                 return unavailable(error, rules, call.command, self.on_unavailable)
             if not self._in_shared(plan):
                 return checked(await Running(plan, call).finish_async(), check)
             sandboxes = self._shared()
-            sandbox = await sandboxes.take_async(self._plan(self.rules))
+            sandbox = await sandboxes.take_async(self._base(plan, rules, call.environ))
             try:
                 result = await Running(plan, call, sandbox).finish_async()
             finally:
@@ -233,13 +235,21 @@ class Session:
     def _folder(self, cwd: PathLike | None) -> str:
         return self.folder if cwd is None else folder_of(os.path.join(self.folder, os.fspath(cwd)))
 
-    def _plan(self, rules: Rules) -> ReadyPlan:
+    def _plan(self, rules: Rules, environ: dict[bytes, bytes]) -> ReadyPlan:
         """Made anew when something it was made from has changed: a policy file, a folder that a glob looked into."""
         if self._plans is None:
             from sbx.library.plans import PlanCache
 
             self._plans = PlanCache()
-        return self._plans.get(rules.options(), self.folder, dict(os.environb))
+        return self._plans.get(rules.options(), self.folder, environ)
+
+    def _ready(self, rules: Rules, environ: dict[bytes, bytes]) -> ReadyPlan | None:
+        """Without work for a thread, where nothing has changed."""
+        return None if self._plans is None else self._plans.known(rules.options(), self.folder, environ)
+
+    def _base(self, plan: ReadyPlan, rules: Rules, environ: dict[bytes, bytes]) -> ReadyPlan:
+        """The plan that the shared sandboxes were made from: the session's own, whatever the limits of one call."""
+        return plan if rules is self.rules else self._plan(self.rules, environ)
 
     def _in_shared(self, plan: ReadyPlan) -> bool:
         """Limits that need a cgroup or sampling, and a proxy, belong to a sandbox of the command's own."""

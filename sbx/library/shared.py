@@ -16,7 +16,7 @@ from sbx.errors import SetupFailed
 from sbx.kernel import bpf
 from sbx.kernel.syscalls_table import numbers
 from sbx.launch import inside, passing
-from sbx.launch.warm import SHARED
+from sbx.launch.warm import ONCE, SHARED
 from sbx.library.launcher import Template, refused
 
 assert sys.platform == "linux"  # for type checkers on other platforms
@@ -41,7 +41,7 @@ class SharedSandbox:
         try:
             run = _launcher_run(keep_tmp=keep_tmp, once=once)
             descriptors = [theirs.fileno(), nowhere, nowhere, nowhere]
-            template.send((SHARED, plan.prepared["launch"]["cwd"], run), descriptors)
+            template.send((ONCE if once else SHARED, plan.prepared["launch"]["cwd"], run), descriptors)
         except OSError as error:
             self.control.close()
             raise SetupFailed(f"the launcher is gone: {error}", remedy="try again") from None
@@ -77,6 +77,11 @@ class SharedSandbox:
         poll = select.poll()
         poll.register(self.control.fileno(), select.POLLIN)
         return not poll.poll(0)
+
+    def hand_over(self) -> int:
+        """The pidfd now belongs to whoever supervises the one command of this sandbox."""
+        pidfd, self.pidfd = self.pidfd, -1
+        return pidfd
 
     def kill(self) -> None:
         if self.pidfd >= 0:
@@ -161,6 +166,5 @@ def _launcher_run(*, keep_tmp: bool, once: bool) -> Run:
         "channel": -1,
         "proxy_port": 0,
         "keep_tmp": keep_tmp,
-        "once": once,
         "extra_filter": b"" if once else without_queues(os.uname().machine),
     }  # type: ignore[typeddict-unknown-key]

@@ -39,6 +39,7 @@ class Remote(Supervisor):
         grace_s: float,
         pumps: tuple[Pump, ...],
         watch: Callable[[], str | None] | None,
+        pidfd: int = -1,
         shared_pidfd: int = -1,
         kill_signal: int = inside.SIGKILL,
     ) -> None:
@@ -46,7 +47,7 @@ class Remote(Supervisor):
         self.status = status
         self._watch_when_born = watch
         self.shared_pidfd = shared_pidfd
-        self.pidfd = -1
+        self.pidfd = pidfd
         self.done = False
         self._unsent: list[int] = []
         self._waiting: dict[int, Pump] = {}

@@ -256,8 +256,9 @@ def test_a_dead_launcher_is_replaced() -> None:
 
     assert sbx.run(["true"]).success
     pid = launcher.launcher().pid
+    below = [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     os.kill(pid, signal.SIGKILL)
-    assert wait_until_gone(pid)
+    assert all(wait_until_gone(each) for each in (pid, *below))
     assert sbx.run(["echo", "again"]).stdout == b"again\n"
 
 
