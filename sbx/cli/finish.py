@@ -69,11 +69,16 @@ def overhear(done: Done) -> None:
 
 def interrupt_the_job(done: Done) -> None:
     """Ctrl-C, typed while the command had the terminal to itself: the kernel told the command's group only. The rest of
-    the caller's job (a script, a loop, make) stops as well, as it would without sbx. Ends this process, too."""
+    the caller's job (a script, a loop, make) stops as well, as it would without sbx. Ends this process, too: a shell
+    goes on after a command that merely exited, since that one must have had a use for the key."""
     seen = done.outcome
-    number = (seen["status"] or 0) & 0x7F
-    by_sbx = seen["timed_out"] or seen["stop_signal"] is not None or seen["limit"] is not None
-    if not done.run["foreground"] or by_sbx or number not in TYPED or sys.platform == "win32":
+    if seen["typed"]:
+        number, whole_job = seen["stop_signal"] or 0, False
+    else:
+        number, whole_job = (seen["status"] or 0) & 0x7F, True
+        if not done.run["foreground"] or seen["timed_out"] or seen["limit"] is not None or seen["stop_signal"]:
+            return
+    if number not in TYPED or sys.platform == "win32":
         return
     import os
     import resource
@@ -82,7 +87,9 @@ def interrupt_the_job(done: Done) -> None:
     sys.stderr.flush()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # SIGQUIT: it is not sbx that should leave a core file
     signal.signal(number, signal.SIG_DFL)
-    os.killpg(0, number)
+    if whole_job:
+        os.killpg(0, number)
+    os.kill(os.getpid(), number)
 
 
 def record_failure(error: SbxError, options: dict[str, Any], command: list[str]) -> None:

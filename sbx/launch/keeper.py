@@ -64,8 +64,6 @@ class Keeper:
         os.close(started)
         inside.let_go_of_streams()
         if not os.read(ready, 1):  # closed by the exec
-            if self.run["terminal"] >= 0 and self.run["foreground"]:
-                inside.give_terminal(self.run["terminal"], self.command)
             self._tell((inside.STARTED, self.command))
         os.close(ready)
         self._loop(signal_fd)

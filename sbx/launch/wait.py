@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         duration_s: float
         timed_out: bool
         stop_signal: int | None  # the signal that told sbx to stop
+        typed: bool  # at the terminal, which told the rest of the caller's job as well
         killed: bool  # SIGKILL was needed
         denied: NotRequired[list[tuple[Any, ...]]]  # of a traced run: see observe
         counted: NotRequired[tuple[tuple[int, ...], int, int]]  # how often each, calls not seen, records left out
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
 assert sys.platform == "linux"  # for type checkers on other platforms
 
 SIGNALFD_SIZE = 128
+SI_KERNEL = 0x80  # not from a process: the terminal's own
 FOREVER = float("inf")
 
 
@@ -119,7 +121,8 @@ class Supervisor:
         self.open = True
         self.outcome: Outcome = {
             "started": False, "failure": None, "exec_errno": None, "status": None, "cpu_s": 0.0, "max_rss_bytes": 0,
-            "duration_s": 0.0, "timed_out": False, "stop_signal": None, "killed": False, "limit": None,
+            "duration_s": 0.0, "timed_out": False, "stop_signal": None, "typed": False, "killed": False,
+            "limit": None,
         }  # fmt: skip
 
     def run(self, signal_fd: int = -1) -> Outcome:
@@ -188,7 +191,7 @@ class Supervisor:
             if descriptor == self.cancel_fd:
                 return True
             if descriptor == signal_fd:
-                numbers = _read_signals(signal_fd)
+                numbers = [number for number, _ in _read_signals(signal_fd)]
                 if any(number in STOPPING for number in numbers):
                     return True
                 if SIGTSTP in numbers:
@@ -327,10 +330,11 @@ class Supervisor:
             return False
 
     def _signals(self, signal_fd: int) -> None:
-        for number in _read_signals(signal_fd):
+        for number, code in _read_signals(signal_fd):
             if number in STOPPING:
                 if self._still_running():
                     self.outcome["stop_signal"] = number
+                    self.outcome["typed"] = code == SI_KERNEL
                 self.stop(number)
             elif number == SIGTSTP:
                 self._send(SIGTSTP)
@@ -348,12 +352,16 @@ def _until_ms(when: float | None) -> int | None:
     return None if when is None else min(max(0, int((when - time.monotonic()) * 1000) + 1), 1 << 30)
 
 
-def _read_signals(signal_fd: int) -> list[int]:
+def _read_signals(signal_fd: int) -> list[tuple[int, int]]:
+    """(number, code) of each: the first and the third field of struct signalfd_siginfo."""
     try:
         data = os.read(signal_fd, SIGNALFD_SIZE * 16)
     except BlockingIOError:
         return []
-    return [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), SIGNALFD_SIZE)]
+    starts = range(0, len(data), SIGNALFD_SIZE)
+    return [
+        (int.from_bytes(data[at : at + 4], "little"), int.from_bytes(data[at + 8 : at + 12], "little")) for at in starts
+    ]
 
 
 def take_terminal(terminal: int) -> None:
