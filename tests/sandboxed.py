@@ -132,5 +132,5 @@ def run_compiled(
             raise SbxError(f"{command[0]}: {os.strerror(outcome['exec_errno'])}")
         out.seek(0)
         err.seek(0)
-        assert outcome["status"] is not None
+        assert outcome["status"] is not None, outcome
         return Ended(os.waitstatus_to_exitcode(outcome["status"]), out.read(), err.read(), outcome)

@@ -38,6 +38,7 @@ SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, S
     1, 2, 9, 13, 15, 17, 18, 19, 20, 21, 22, 25,
 )  # fmt: skip
 
+FATAL = (4, 6, 7, 8, 11)  # ILL ABRT BUS FPE SEGV: faulthandler's are not to be seen from Python
 ENOEXEC = 8
 SETUID_REFUSED = 10_000  # beyond every errno: the command is a set-user-ID program
 WALL = 0x40000000
@@ -73,7 +74,7 @@ def live_inside(
 def _forget_handlers() -> None:
     """A program that uses the library has handlers of its own: here they would run for whoever signals this process."""
     for number in range(1, 65):
-        if callable(signals.getsignal(number)):
+        if number in FATAL or callable(signals.getsignal(number)):
             signals.signal(number, signals.SIG_DFL)
 
 
