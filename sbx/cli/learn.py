@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 DEFAULT_NAME = "learned"
 OBSERVING = "observing"
+MADE_BY_THE_SANDBOX = ("proc", "dev", "sys", "tmp", "mnt", "lost+found")
 
 
 def command(options: dict[str, Any], words: list[str]) -> int:
@@ -59,6 +60,13 @@ def with_profile(policy: Policy, name: str, rules: tuple[str, ...]) -> Policy:
     )
 
 
+def everywhere() -> tuple[str, ...]:
+    """What is in the root folder, one by one: the root itself stays the sandbox's own, which keeps its masks there."""
+    names = sorted(name for name in os.listdir("/") if name not in MADE_BY_THE_SANDBOX)
+    rules = [escape("/" + name) + ("/**" if os.path.isdir("/" + name) else "") for name in names]
+    return (*rules, "~/**", "./**")
+
+
 def run_observed(
     policy: Policy, base: EffectiveProfile, options: dict[str, Any], words: list[str], cwd: str
 ) -> Outcome:
@@ -69,7 +77,7 @@ def run_observed(
     from sbx.supervise.run_options import option_rules
 
     rules = option_rules(options)
-    observing = effective_profile(with_profile(policy, OBSERVING, ("/**", "~/**", "./**")), OBSERVING, rules)
+    observing = effective_profile(with_profile(policy, OBSERVING, everywhere()), OBSERVING, rules)
     network = base.network if rules.network is None else observing.network
     limits = Limits(wall_s=observing.limits.wall_s)
     observing = replace(observing, network=network, env=base.env, limits=limits, require=base.require)

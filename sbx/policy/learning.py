@@ -86,6 +86,11 @@ class Generalizer:
         self.workspace = split_path(workspace)
         self.home = split_path(home)
         self.denied = denied
+        self.shared = {
+            self.home,
+            *((*self.home, *split_path(each)) for each in SHARED_HOMES),
+            *map(split_path, SHARED_ROOTS),
+        }
 
     def propose(self, needs: Iterable[Need], *, with_exec: bool = False) -> Proposal:
         proposal = Proposal()
@@ -187,8 +192,8 @@ class Generalizer:
                 rules.append(_subtree(top))
             elif not done & NAMING:
                 written.setdefault(names[:-1], []).append(path)
-            elif names[:-1] == self.home or len(names) < 3:
-                rules.append(escape(path))  # not a whole home folder, for one name in it
+            elif names[:-1] in self.shared or len(names) < 3:
+                rules.append(escape(path))  # not a folder that everybody shares, for one name in it
             else:
                 rules.append(_subtree(names[:-1]))
         for folder, paths in written.items():

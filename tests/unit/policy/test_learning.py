@@ -64,6 +64,10 @@ def test_names_that_come_and_go_need_their_folder_and_the_rest_stays_protected(p
     assert found.modify == ["./**", "!./src/**"]
 
 
+def test_a_shared_folder_is_not_granted_for_one_name_in_it(places: tuple[str, str]) -> None:
+    assert propose(places, Need(f"{places[1]}/.cache/one", MODIFY, "create")).modify == ["~/.cache/one"]
+
+
 def test_a_file_that_is_only_written_is_granted_alone(places: tuple[str, str]) -> None:
     workspace = places[0]
     Path(workspace, "log").touch()
