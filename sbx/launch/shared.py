@@ -106,8 +106,8 @@ class Commands:
 
     def loop(self) -> NoReturn:
         inside.let_go_of_streams()
-        inside.tell(self.control.fileno(), (inside.STARTED, 0))
         while True:
+            inside.tell(self.control.fileno(), (inside.STARTED, 0))  # ready, and clean
             message, descriptors = receive(self.control)
             if message is None:
                 os._exit(0)

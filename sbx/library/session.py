@@ -314,9 +314,7 @@ class _Sandboxes:
                     sandbox = self._idle.pop()
             for each in old:
                 each.close(wait=False)
-            if sandbox is None or not sandbox.alive():
-                if sandbox is not None:
-                    sandbox.close(wait=False)
+            if sandbox is None or not sandbox.usable():
                 sandbox = SharedSandbox(plan, template, keep_tmp=self.keep_tmp)
                 sandbox.ensure_ready()
         except BaseException:

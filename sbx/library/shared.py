@@ -70,13 +70,16 @@ class SharedSandbox:
         self._ready = self._ready or message[0] == inside.STARTED
 
     def send(self, message: tuple[Any, ...], descriptors: list[int]) -> None:
+        self._ready = False
         passing.send(self.control, message, descriptors)
 
-    def alive(self) -> bool:
-        """Ready for another command? It says nothing while it is."""
-        poll = select.poll()
-        poll.register(self.control.fileno(), select.POLLIN)
-        return not poll.poll(0)
+    def usable(self) -> bool:
+        """Clean, and ready for another command? Where the last one left its mark it has ended instead."""
+        try:
+            self.ensure_ready()
+        except (SetupFailed, OSError):
+            return False
+        return True
 
     def hand_over(self) -> int:
         """The pidfd now belongs to whoever supervises the one command of this sandbox."""
