@@ -43,6 +43,8 @@ ENOEXEC = 8
 SETUID_REFUSED = 10_000  # beyond every errno: the command is a set-user-ID program
 WALL = 0x40000000
 WUNTRACED_WALL = os.WUNTRACED | WALL
+SS_DISABLE = 2
+_SIGALTSTACK = 132 if MACHINE == "aarch64" else 131
 _SOCKET = 198 if MACHINE == "aarch64" else 41
 
 
@@ -76,6 +78,9 @@ def _forget_handlers() -> None:
     for number in range(1, 65):
         if number in FATAL or callable(signals.getsignal(number)):
             signals.signal(number, signals.SIG_DFL)
+    # Nor their stack, which is faulthandler's too: it is small, and many signals at once would overflow it.
+    disabled = bytes(8) + SS_DISABLE.to_bytes(8, "little") + bytes(8)  # struct sigaltstack
+    syscall("sigaltstack", _SIGALTSTACK, "zl", disabled, 0)
 
 
 def _keep(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> NoReturn:
