@@ -13,11 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from harness.record import Check, Section
-from harness.timing import Way, interleave, run_once
+from harness.timing import DEADLINE_S, Way, WayFailed, interleave, run_once
 
 OUTPUT_DEADLINE_S = 900
-# They end without waiting for all of their own processes, so that their CPU time is not known.
-UNCOUNTED = ("bwrap", "firejail")
+
+
+def last_words(argv: list[str], cwd: Path, environ: Mapping[str, str]) -> str:
+    """What a command that failed says when it is asked again."""
+    try:
+        done = subprocess.run(
+            argv, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S
+        )
+    except subprocess.TimeoutExpired:
+        return "no word"
+    lines = done.stderr.strip().splitlines()
+    return lines[-1] if lines else "no word"
 
 
 class RowSkipped(Exception):
@@ -59,7 +69,10 @@ class Bench:
         def measured() -> float:
             if before is not None:
                 before()
-            return run_once(argv, cwd=cwd, environ=variables, expect=expect) * scale
+            try:
+                return run_once(argv, cwd=cwd, environ=variables, expect=expect) * scale
+            except WayFailed as error:
+                raise WayFailed(f"{error}: {last_words(argv, cwd, variables)}") from error
 
         return measured
 
@@ -85,7 +98,7 @@ class Bench:
             title=title,
             unit=unit,
             samples=found.samples,
-            cpu_s={name: used for name, used in found.cpu_s.items() if not name.startswith(UNCOUNTED)},
+            cpu_s=found.cpu_s,
             checks=checks or [],
             reference=reference,
             commands={name: self.shown(argv) for name, argv in (commands or {}).items() if name in found.samples},

@@ -8,6 +8,8 @@ from typing import Any
 
 # Units in which more is better; their best sample is the largest.
 RATES = ("GB/s", "MB/s", "/s")
+# They end without waiting for all of their own processes, so that their CPU time is not known.
+UNCOUNTED = ("bwrap", "firejail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,16 @@ class Section:
         value = self.best if of_best else self.median
         return value(way) / value(reference)
 
+    def cpu(self, way: str) -> float | None:
+        """The median of the command's CPU time, in seconds, where all of it is known."""
+        if way.startswith(UNCOUNTED) or way not in self.cpu_s:
+            return None
+        return statistics.median(self.cpu_s[way])
+
     def cpu_ratio(self, way: str, reference: str) -> float | None:
         """Of medians, where both were commands."""
-        if way not in self.cpu_s or reference not in self.cpu_s:
-            return None
-        divisor = statistics.median(self.cpu_s[reference])
-        return statistics.median(self.cpu_s[way]) / divisor if divisor else None
+        ours, theirs = self.cpu(way), self.cpu(reference)
+        return ours / theirs if ours is not None and theirs else None
 
 
 def check_value(section: Section, check: Check, *, of_best: bool = False) -> float | None:

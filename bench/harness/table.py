@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -97,7 +96,8 @@ def _section(section: Section) -> str:
         if section.reference:
             cells.append(_times(section.ratio(way, section.reference)))
         if section.cpu_s:
-            cells.append(_value(statistics.median(section.cpu_s[way]) * 1e3, "ms") if way in section.cpu_s else "-")
+            used = section.cpu(way)
+            cells.append("-" if used is None else _value(used * 1e3, "ms"))
         rows.append(tuple(cells))
     rounds = max((len(values) for values in section.samples.values()), default=0)
     parts = [f"### {section.title}", _table(tuple(head), rows) if rows else "Nothing was measured."]

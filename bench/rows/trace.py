@@ -38,6 +38,8 @@ def measure(bench: Bench) -> list[Section]:
         if reason := need(bench, "strace"):
             skipped.append(f"strace: {reason}")
         else:
+            fast = ["strace", "-f", "--seccomp-bpf", "-e", "trace=%file", "-o", trace]
+            commands["strace --seccomp-bpf"] = [*fast, *work]
             commands["strace of file calls"] = ["strace", "-f", "-e", "trace=%file", "-o", trace, *work]
         sections.append(
             bench.section(
