@@ -118,6 +118,7 @@ class Supervisor:
         self.kill_at: float | None = None
         self.next_watch = self.began
         self.pending = b""
+        self.stopping = False  # the command was stopped by us, and may still say so
         self.open = True
         self.outcome: Outcome = {
             "started": False, "failure": None, "exec_errno": None, "status": None, "cpu_s": 0.0, "max_rss_bytes": 0,
@@ -297,8 +298,9 @@ class Supervisor:
     def _stopped(self, number: int, had_terminal: bool) -> None:
         """Job control: the command stopped, so the caller's shell must see this job stop, and later resume it."""
         wants_terminal = number in (SIGTTIN, SIGTTOU)
-        if self.kill_at is not None:
-            self._send(SIGCONT)  # it was told to end, and has to hear it
+        if self.kill_at is not None or (self.stopping and number == SIGSTOP):
+            self.stopping = False
+            self._send(SIGCONT)  # it was told to end, and has to hear it; or this is old, and sbx was stopped with it
             return
         if not (wants_terminal and self._in_foreground()):
             if had_terminal:
@@ -312,6 +314,17 @@ class Supervisor:
                 return
         give = (wants_terminal or had_terminal) and self._in_foreground()
         self._send(CONTINUE_WITH_TERMINAL if give else SIGCONT)
+
+    def _stop_with_the_job(self) -> None:
+        """At once, without waiting for the command to be stopped: a process in vfork() is only when its child is."""
+        self._send(SIGTSTP)
+        self.stopping = self.terminal >= 0
+        # Where there is a terminal, the kernel knows whether a shell could ever continue us.
+        self._pause(lambda: os.kill(os.getpid(), SIGTSTP if self.stopping else SIGSTOP))
+        self._resume()
+
+    def _resume(self) -> None:
+        self._send(CONTINUE_WITH_TERMINAL if self.foreground and self._in_foreground() else SIGCONT)
 
     def _pause(self, stop: Callable[[], None]) -> bool:
         """Stopped until somebody says SIGCONT; False if the kernel refused. The clock does not run meanwhile."""
@@ -337,12 +350,9 @@ class Supervisor:
                     self.outcome["typed"] = code == SI_KERNEL
                 self.stop(number)
             elif number == SIGTSTP:
-                self._send(SIGTSTP)
-                if self.terminal < 0:
-                    self._pause(lambda: os.kill(os.getpid(), SIGSTOP))
-                    self._send(SIGCONT)
+                self._stop_with_the_job()
             elif number == SIGCONT:
-                self._send(CONTINUE_WITH_TERMINAL if self.foreground and self._in_foreground() else SIGCONT)
+                self._resume()
             else:
                 self._send(number)
 
