@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import file_operations
+from capabilities import landlock_abi
 from file_operations import Operation, bind_socket, perform
 from random_policies import Case
 from sandboxed import PYTHON, compile_rules, run_compiled
@@ -281,6 +282,10 @@ def _symlink_name(self: Comparison, step: Step) -> bool:
     )
 
 
+def _no_sockets(self: Comparison, step: Step) -> bool:
+    return step.operation[0] == "bind" and landlock_abi() < 9
+
+
 def _split_create(self: Comparison, step: Step) -> bool:
     return any(self.exceptional_below(os.path.dirname(name), MODIFY) for name in _named(step))
 
@@ -301,6 +306,7 @@ STRICTER: dict[str, Excuse] = {
     "missing-grant": _missing_grant,
     "rename-across-mounts": _across,
     "symlink-name": _symlink_name,
+    "landlock-no-sockets": _no_sockets,
     "landlock-split-create": _split_create,
     "landlock-split-list": _split_list,
     "landlock-hard-link": _hard_linked,

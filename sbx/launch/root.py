@@ -56,6 +56,7 @@ PROC_READ_ONLY = (b"sys", b"sysrq-trigger", b"irq", b"bus", b"fs", b"acpi", b"sc
 
 ENOENT, ENOTDIR, ENOSYS = 2, 20, 38
 _HIDDEN = b"/.sbx-masks"  # inside the staged root while it is built; gone before the command starts
+_HIDDEN_OUTSIDE = b"/dev/shm"  # of the old root, where the staged one is a clone of it in which nothing can be made
 
 _WORDS = {
     TMPFS: "mount a private tmpfs",
@@ -103,6 +104,7 @@ class Root:
         self.staging = staging
         self.restrict_proc = restrict_proc
         self.closed: dict[bytes, None] = {}  # skeleton directories that may be passed through but not listed
+        self.hidden = staging + _HIDDEN
         self.covers: list[tuple[bytes, int]] = []  # masks: place and final mode
         self.sealed: list[bytes] = []  # our own file systems, to be made read-only at the end
         self.writable: set[bytes] = set()  # private folders that stay the command's to write
@@ -135,6 +137,7 @@ class Root:
             code, _path, _source, attributes = operations[0]
             # Cloned before anything is mounted over the staging directory, or the clone would contain itself.
             tree = _clone_tree(b"/")
+            self.hidden = _HIDDEN_OUTSIDE
             self._attach(tree, self.staging, _wanted(code, attributes))
             return operations[1:]
         options = b"mode=0755,size=16m,nr_inodes=200000"
@@ -245,9 +248,10 @@ class Root:
 
         The covers lie on one hidden tmpfs whose own mount is detached at the end: no file of ours is ever visible.
         """
-        hidden = self.staging + _HIDDEN
+        hidden = self.hidden
         if not self.covers:
-            os.mkdir(hidden, 0o700)
+            if hidden != _HIDDEN_OUTSIDE:
+                os.mkdir(hidden, 0o700)
             mounts.mount(b"tmpfs", hidden, b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=0700,size=1m,nr_inodes=200000")
         cover = hidden + b"/%d" % len(self.covers)
         mode = 0
@@ -300,8 +304,9 @@ class Root:
                 os.chmod(place, mode)
             _make_read_only(place)
         if self.covers:
-            mounts.umount2(self.staging + _HIDDEN, mounts.MNT_DETACH)
-            os.rmdir(self.staging + _HIDDEN)
+            mounts.umount2(self.hidden, mounts.MNT_DETACH)
+            if self.hidden != _HIDDEN_OUTSIDE:
+                os.rmdir(self.hidden)
         for place in self.sealed:
             _make_read_only(place)
 

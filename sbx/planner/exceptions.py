@@ -118,6 +118,12 @@ EXCEPTIONS: dict[str, KnownException] = {
             "Landlock ABI 9 this holds for sockets that listen when the plan is made, under an absolute name.",
         ),
         _known(
+            "landlock-no-sockets",
+            _STRICTER,
+            (LANDLOCK,),
+            "Before Landlock ABI 9 no Unix socket can be made but a pair: nothing else keeps those of the host away.",
+        ),
+        _known(
             "landlock-split-create",
             _STRICTER,
             (LANDLOCK,),
