@@ -1,4 +1,4 @@
-"""`pytest --sbx[=PROFILE]`: the whole test session again, inside a sandbox.
+"""`pytest -p sbx.pytest_plugin --sbx[=PROFILE]`: the whole test session again, inside a sandbox.
 
 The outer pytest starts nothing but the inner one and returns its exit status. Loaded by every pytest that finds sbx
 installed, so it imports nothing until it is asked to.
