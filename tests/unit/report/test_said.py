@@ -11,7 +11,7 @@ from sbx.report.said import candidates, is_worth_reading
     ("line", "path"),
     [
         ("cat: .env: Permission denied", ".env"),
-        ("ls: cannot access '/root/.ssh': No such file or directory", "/root/.ssh"),
+        ("ls: cannot access '/srv/.ssh': No such file or directory", "/srv/.ssh"),
         ("mkdir: cannot create directory ‘src/z’: Permission denied", "src/z"),
         ("sh: 1: cannot create a.txt: Read-only file system", "a.txt"),
         ("bash: line 1: a b.txt: Read-only file system", "a b.txt"),
