@@ -14,6 +14,7 @@ from sbx.policy.layers import effective_profile, load_policy
 from sbx.policy.load import load_file
 
 V2 = "schemaVersion: 2\n"
+LIBRARY = ("read-only", "workspace-write", "no-network")
 
 
 @pytest.fixture
@@ -36,7 +37,8 @@ def test_with_no_file_at_all_the_workspace_is_the_working_directory(workspace, s
     policy = load_policy(str(workspace.root / "deep"), environ=os.environ, system_file=str(system))
     assert policy.workspace == str(workspace.root / "deep")
     assert policy.paths == ()
-    assert {"unrestricted", "build", "test", "lint", "offline", "install", "agent"} == set(policy.profiles)
+    commands = {"unrestricted", "build", "test", "lint", "offline", "install", "agent"}
+    assert set(policy.profiles) == {*commands, *LIBRARY}
     assert {each.layer for each in policy.profiles.values()} == {"shipped"}
 
 
