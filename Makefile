@@ -60,7 +60,8 @@ coverage: $(STAMP)
 wheel: $(STAMP)
 	@$(BIN)/python -m hatchling build -d dist
 
-$(STAMP): pyproject.toml .ci/find-python
+# console.sh is copied at installation, even of an editable one.
+$(STAMP): pyproject.toml .ci/find-python sbx/launch/console.sh
 	@python=$$(.ci/find-python) && echo "setting up $(VENV) with $$python" && \
 	 { [ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV); } && \
 	 $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' && \

@@ -191,7 +191,9 @@ def finish(options: argparse.Namespace, run: dict[str, Any], sections: list[Sect
         sections.sort(key=lambda section: ORDER.index(section.row))
         skipped |= {row: why for row, why in before["skipped"].items() if row not in measured}
     run["skipped"] = skipped
-    verdicts = {check.what: verdict(section, check) for section in sections for check in section.checks}
+    verdicts = {
+        f"{check.what} / {check.reference}": verdict(section, check) for section in sections for check in section.checks
+    }
     plain = [to_plain(section) for section in sections]
     store.write_text(json.dumps({**run, "verdicts": verdicts, "sections": plain}, indent=1) + "\n")
     text = render(run, sections)

@@ -25,7 +25,19 @@ RUNNERS = ("run", "sh")  # their exit status is the command's, so that a failure
 def main(arguments: list[str]) -> int:
     """The exit status. Raises nothing."""
     word = arguments[0] if arguments else ""
+    open_streams()
     return guarded(lambda: dispatch(arguments), EXIT_INTERNAL if word in RUNNERS else EXIT_USAGE)
+
+
+def open_streams() -> None:
+    """Where the caller closed one of descriptors 0 to 2, the next file would take its place, and be written to."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))
 
 
 def finish_run(done: dict[str, Any]) -> int:

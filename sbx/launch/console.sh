@@ -1,6 +1,10 @@
 #!/bin/sh
 # The `sbx` command. Finds the Python it was installed for and starts it isolated and without the site module, which
 # costs more than a whole sandbox and which a run from a stored plan never needs.
+if [ -d /dev/fd/0 ] || [ -d /dev/fd/1 ] || [ -d /dev/fd/2 ]; then # Python would not start
+  echo "sbx: standard input, output or error is a directory; redirect it from or to a file" >&2
+  case $1 in run | sh) exit 125 ;; *) exit 2 ;; esac
+fi
 self=$0
 while [ -L "$self" ]; do # such as pipx's link in ~/.local/bin
   link=$(readlink "$self") || break

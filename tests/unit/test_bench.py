@@ -139,3 +139,10 @@ def test_growth_beyond_linear_is_missed(harness: dict[str, ModuleType]) -> None:
         section = record.Section("decide", "t", "ms", {"10 rules": [1.0], "1000 rules": [last]})
         checked = curve.growth_check(section, "w")
         assert record.verdict(checked, checked.checks[0]) == word
+
+
+def test_a_steep_end_is_missed_behind_a_large_constant(harness: dict[str, ModuleType]) -> None:
+    record, curve = harness["record"], harness["curve"]
+    samples = {"10 rules": [100.0], "300 rules": [110.0], "1000 rules": [2000.0]}
+    checked = curve.growth_check(record.Section("plan", "t", "ms", samples), "w")
+    assert [record.verdict(checked, check) for check in checked.checks] == ["met", "missed"]
