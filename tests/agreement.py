@@ -59,6 +59,8 @@ class Step:
 class Comparison:
     """One case, one machine."""
 
+    trace = False
+
     def __init__(self, case: Case, folder: Path, machine: Capabilities | None) -> None:
         self.case = case
         self.workspace = os.path.realpath(folder / "w")
@@ -68,7 +70,9 @@ class Comparison:
         case.build(self.workspace)
         case.build(self.copy)
         self.at_start = set(_everything(self.workspace))
-        self.compiled: Compiled = compile_rules(case.rules, self.workspace, cwd="/usr", machine=machine, small=True)
+        self.compiled: Compiled = compile_rules(
+            case.rules, self.workspace, cwd="/usr", machine=machine, small=True, trace=self.trace
+        )
         self.profile = self.compiled.profile
         self.mounted = {each.path: each.op for each in self.compiled.plan.operations if each.op is not Op.MAKE_DIR}
         self.grants = {each.path: frozenset(each.rights) for each in self.compiled.plan.grants}

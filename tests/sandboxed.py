@@ -95,7 +95,13 @@ def with_small_baseline(policy: Policy) -> Policy:
 
 
 def compile_rules(
-    rules: Rules, workspace: str, *, cwd: str | None = None, machine: Capabilities | None = None, small: bool = False
+    rules: Rules,
+    workspace: str,
+    *,
+    cwd: str | None = None,
+    machine: Capabilities | None = None,
+    small: bool = False,
+    trace: bool = False,
 ) -> Compiled:
     """With `machine`, as that machine would do it; what it lacks is not asked for."""
     policy = policy_of(rules, workspace)
@@ -103,7 +109,8 @@ def compile_rules(
         policy = with_small_baseline(policy)
     options = RunRules(require=Require.PARTIAL if machine is not None else None)
     profile = effective_profile(policy, "test", options)
-    return compile_profile(policy, profile, cwd=cwd or workspace, environ=dict(os.environ), machine=machine)
+    environ = dict(os.environ)
+    return compile_profile(policy, profile, cwd=cwd or workspace, environ=environ, machine=machine, trace=trace)
 
 
 def run_compiled(

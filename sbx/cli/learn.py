@@ -106,7 +106,7 @@ def succeeded(outcome: Outcome) -> bool:
 def needs_of(outcome: Outcome) -> list[Need]:
     return [
         Need(os.fsdecode(location), access, operation)
-        for operation, access, location, evidence, _follow, _program in outcome.get("denied", [])
+        for operation, access, location, evidence, _follow, _program, _mode in outcome.get("denied", [])
         if evidence == SURE or os.path.lexists(location)
     ]
 

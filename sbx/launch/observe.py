@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from sbx.model.verdict import Judge, Residue
 
-    # operation, access, location, evidence, follow (of the last name), program
-    Told: TypeAlias = tuple[str, int, bytes, int, bool, bytes]
+    # operation, access, location, evidence, follow (of the last name), program, mode (0: not seen, or nothing there)
+    Told: TypeAlias = tuple[str, int, bytes, int, bool, bytes, int]
 
 READ, MODIFY, EXEC = 0, 1, 2  # positions in a judge
 
@@ -42,7 +42,7 @@ ENOENT, EINVAL = 2, 22
 O_PATH, O_TMPFILE = 0o10000000, 0o20000000
 NO_FOLLOW, FOLLOW, REMOVE_DIRECTORY = 0x100, 0x400, 0x200
 RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
-S_IFMT, S_IFDIR, S_IFLNK = 0o170000, 0o040000, 0o120000
+S_IFMT, S_IFDIR, S_IFREG, S_IFLNK = 0o170000, 0o040000, 0o100000, 0o120000
 
 LOOKING = frozenset(("stat", "lstat", "access", "readlink", "chdir", "watch", "connect"))
 CHANGING = frozenset(("truncate", "chmod", "chown", "utime", "setxattr", "lchown", "lsetxattr"))
@@ -273,8 +273,10 @@ class Observer:
             return None, False
         if self.learning:
             return self._needed("execute", EXEC, place, True, pid), True
-        sure = self.allowed(place, READ) and place.mode() != 0
-        return self._note("execute", EXEC, place, SURE if sure else TARGET, True, pid), True
+        mode = place.mode() if self.allowed(place, READ) else 0
+        if mode and not (mode & S_IFMT == S_IFREG and mode & 0o111):
+            return None, True  # EACCES, whatever the rules say
+        return self._note("execute", EXEC, place, SURE if mode else TARGET, True, pid), True
 
     def _change(self, word: str, path: bytes, follow: bool, pid: int) -> tuple[Record | None, bool]:
         place = self.place(path, follow)
@@ -384,7 +386,9 @@ class Observer:
         if self.learning:
             return self._needed(word, MODIFY, place, follow, pid)
         if self.allowed(place, READ):  # then what is seen inside is what there is
-            return self._note(word, MODIFY, place, SURE, follow, pid) if there else None
+            if not there or (there & S_IFMT == S_IFDIR and word in ("write", "truncate")):
+                return None  # ENOENT, EISDIR
+            return self._note(word, MODIFY, place, SURE, follow, pid)
         return self._note(word, MODIFY, place, TARGET, follow, pid)
 
     def _missing(self, word: str, place: Place, follow: bool, pid: int) -> Record | None:
@@ -400,7 +404,9 @@ class Observer:
             if len(self.records) >= (MAX_NEEDS if self.learning else MAX_RECORDS):
                 self.left_out += 1
                 return None
-            record = Record((word, access, path, evidence, follow, _program(pid)))
+            # What it was then: when the run is over, the name may be something else's.
+            mode = place.mode() if evidence == SURE else 0
+            record = Record((word, access, path, evidence, follow, _program(pid), mode))
             self.records[(word, access, path)] = record
         return record
 

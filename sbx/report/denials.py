@@ -51,16 +51,16 @@ def traced(done: Done) -> None:
 
 
 def judged(
-    view: View, told: list[tuple[str, int, bytes, int, bool, bytes]], counts: tuple[int, ...], cwd: str
+    view: View, told: list[tuple[str, int, bytes, int, bool, bytes, int]], counts: tuple[int, ...], cwd: str
 ) -> tuple[list[Denial], int]:
     """The denials in the order they are told, and how many tries were left out as harmless."""
     found: dict[tuple[int, str, str], tuple[int, int, Denial]] = {}
     missing = 0
-    for position, (word, access, location, evidence, follow, program) in enumerate(told):
+    for position, (word, access, location, evidence, follow, program, mode) in enumerate(told):
         count = max(1, counts[position] if position < len(counts) else 1)
         path = os.fsdecode(location)
         # A name that is not shown inside may be a link: only the outside knows where it leads.
-        if evidence != SURE or (follow and os.path.islink(path)):
+        if not mode and (evidence != SURE or (follow and os.path.islink(path))):
             real = real_location(path, "/", follow=follow)
             if real is None:
                 continue
@@ -69,7 +69,7 @@ def judged(
             missing += count
             continue
         denial = denial_of(view, word, access, path, cwd, program=os.fsdecode(program), count=count)
-        if denial is None or not _possible(word, path):
+        if denial is None or not (_changed(path, mode) or _possible(word, path)):
             continue
         key = (access, word, path)
         earlier = found.get(key)
@@ -127,6 +127,14 @@ def _is_compiled(view: View, access: int, path: str) -> bool:
     names = split_path(path)
     workspace = split_path(view.workspace)
     return access == MODIFY and "__pycache__" in names and names[: len(workspace)] != workspace
+
+
+def _changed(path: str, mode: int) -> bool:
+    """Is there something else now than what the listener saw, if it saw anything? Then only it can know."""
+    try:
+        return mode != 0 and os.lstat(path).st_mode != mode
+    except OSError:
+        return True
 
 
 def _possible(word: str, path: str) -> bool:
