@@ -113,7 +113,7 @@ def build_environment(
     built.setdefault(b"PATH", DEFAULT_PATH)
     built.update(inside)
     for key in names:
-        if key in environ:
+        if key in environ and key != b"PWD":  # which is a fact and no wish
             built[key] = environ[key]
     for text, value_text in values:
         built[text.encode("utf-8", "surrogateescape")] = value_text.encode("utf-8", "surrogateescape")

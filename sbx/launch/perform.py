@@ -114,8 +114,19 @@ def choose_private_tmp(environ: dict[bytes, bytes]) -> bytes:
     return b""
 
 
+def name_of_directory(cwd: bytes, named: bytes) -> bytes:
+    """The working directory as the caller's shell calls it (by way of a link), or else its real name."""
+    if named == cwd or not named.startswith(b"/"):
+        return cwd
+    try:
+        one, other = os.stat(named), os.stat(cwd)
+    except OSError:
+        return cwd
+    return named if (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino) else cwd
+
+
 def make_run(prepared: Prepared, request: Request) -> Run:
-    inside = {b"PWD": prepared["launch"]["cwd"]}
+    inside = {b"PWD": name_of_directory(prepared["launch"]["cwd"], request["environ"].get(b"PWD", b""))}
     if prepared["launch"]["namespaces"]:
         inside[b"TMPDIR"] = b"/tmp"  # private, and there; the caller's may be neither
     private_tmp = choose_private_tmp(request["environ"]) if prepared["launch"]["private_tmp_access"] else b""
