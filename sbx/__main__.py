@@ -21,12 +21,12 @@ def main() -> NoReturn:
         if done is not None and is_plain_success(done):
             from sbx.launch.audit_line import record_success
 
-            record_success(done)
-            if sys.flags.no_site and sys.modules["sbx"].__spec__ is not None:
-                from sbx.launch.bundle import write_bundle
+            if record_success(done):
+                if sys.flags.no_site and sys.modules["sbx"].__spec__ is not None:
+                    from sbx.launch.bundle import write_bundle
 
-                write_bundle(done["environ"])  # there was none, or one of another installation
-            leave(0)
+                    write_bundle(done["environ"])  # there was none, or one of another installation
+                leave(0)
     _complete_path()
     from sbx.cli.main import finish_run
     from sbx.cli.main import main as command_line

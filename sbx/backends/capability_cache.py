@@ -18,6 +18,7 @@ import stat
 
 from sbx.backends.capabilities import Capabilities
 from sbx.kernel.machine import machine_key
+from sbx.launch.store import write_whole
 from sbx.policy.folders import cache_folder
 from sbx.version import VERSION
 
@@ -47,11 +48,7 @@ def store(capabilities: Capabilities, folder: str | None = None) -> None:
     temporary = f"{folder}/{FILE}.{os.getpid()}"
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            os.write(descriptor, marshal.dumps((_key(), capabilities.to_tuple())))
-        finally:
-            os.close(descriptor)
+        write_whole(temporary, marshal.dumps((_key(), capabilities.to_tuple())))
         os.replace(temporary, f"{folder}/{FILE}")
     except OSError:
         return

@@ -35,6 +35,7 @@ _NAMESPACE_FLAGS = {
     "uts_ns": process.CLONE_NEWUTS,
     "cgroup_ns": process.CLONE_NEWCGROUP,
 }
+_EXHAUSTED = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _PROOF = errno.EDOM  # an answer that only our own filter would give
 
 # ioctls of a seccomp listener: _IOWR('!', 0, seccomp_notif) and so on
@@ -147,6 +148,9 @@ def _in_child(attempt: Callable[[Tell], None]) -> dict[str, int]:
         told = [line.split() for line in pipe.read().splitlines()]
     _, status = os.waitpid(child, 0)
     found = {name: int(number) for name, number in told if number != "?"}
+    for name in [name for name, number in told if number == "?"]:
+        if found.get(name) in _EXHAUSTED:  # says nothing of the machine, and must not be remembered as if it did
+            raise OSError(found[name], os.strerror(found[name]))
     if os.WIFSIGNALED(status):
         found.update({name: -os.WTERMSIG(status) for name, number in told if number == "?" and name not in found})
     return found

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Any
 
 from sbx.cli.finish import finish, record_failure
-from sbx.errors import SbxError, UsageError
+from sbx.errors import SbxError, SetupFailed, UsageError
 from sbx.launch import store
 from sbx.launch.bundle import write_bundle
 from sbx.report.run import tell
 from sbx.report.view import view_of
+from sbx.report.words import visible
 from sbx.supervise.compile import compile_run
 from sbx.supervise.execute import Done, execute
 from sbx.supervise.run_options import working_directory
+
+EXHAUSTED = {
+    errno.EAGAIN: "the user's limit of processes is reached ('ulimit -u'): end some, or allow more",
+    errno.EMFILE: "more open files are needed than the caller's limit allows ('ulimit -n')",
+    errno.ENFILE: "the machine has no more open files to give",
+    errno.ENOMEM: "the machine has no memory left for it",
+    errno.ENOSPC: "a limit of the machine is used up: disk space, or its number of user namespaces",
+}
 
 
 def command(options: dict[str, Any], words: list[str]) -> int:
@@ -35,7 +45,21 @@ def command(options: dict[str, Any], words: list[str]) -> int:
     except SbxError as error:
         record_failure(error, options, words)
         raise
+    except OSError as error:
+        failed = refused_by_the_system(error)
+        record_failure(failed, options, words)
+        raise failed from error
+    except Exception as error:
+        record_failure(SbxError(f"a mistake in sbx itself: {type(error).__name__}: {error}"), options, words)
+        raise
     return finish(done)
+
+
+def refused_by_the_system(error: OSError) -> SetupFailed:
+    """No descriptors, processes or memory left, a file that went away: the command was not started."""
+    where = f" ({visible(os.fsdecode(error.filename))})" if isinstance(error.filename, str | bytes) else ""
+    remedy = EXHAUSTED.get(error.errno or 0, "run 'sbx doctor' to see what this machine allows")
+    return SetupFailed(f"could not start the sandbox: {error.strerror or error}{where}", remedy=remedy)
 
 
 def finish_fast(done: dict[str, Any]) -> int:

@@ -67,10 +67,10 @@ def stamp(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds * 1000) % 1000:03d}Z"
 
 
-def record_success(done: dict[str, Any]) -> None:
-    """After the hot path's plain success."""
+def record_success(done: dict[str, Any]) -> bool:
+    """After the hot path's plain success. False: it could not be written, which the report has to say."""
     if "no-audit" in done["options"]:
-        return
+        return True
     prepared, outcome, environ = done["prepared"], done["outcome"], done["environ"]
     redactor = redactor_for(environ, secret_names(prepared["env"], environ))
     fields = run_fields(
@@ -85,7 +85,7 @@ def record_success(done: dict[str, Any]) -> None:
         duration_ms=round(outcome["duration_s"] * 1000),
         enforced=prepared["enforced"],
     )
-    append(fields, environ)
+    return append(fields, environ) is None
 
 
 def run_fields(

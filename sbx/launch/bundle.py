@@ -74,10 +74,8 @@ def write_bundle(environ: dict[bytes, bytes]) -> bool:
     rows = tuple(_row(name, package) for name in (*MODULES, *LATER_MODULES))
     draft = final + b".%d" % os.getpid()
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            later = {row[0]: marshal.dumps(row) for row in rows[len(MODULES) :]}
-            file.write(marshal.dumps((stamp, rows[: len(MODULES)], later)))
+        later = {row[0]: marshal.dumps(row) for row in rows[len(MODULES) :]}
+        store.write_whole(draft, marshal.dumps((stamp, rows[: len(MODULES)], later)))
         os.rename(draft, final)
     except OSError:
         return False

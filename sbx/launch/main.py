@@ -106,5 +106,12 @@ def is_plain_success(done: dict[str, Any]) -> bool:
         and outcome["stop_signal"] is None
         and outcome["limit"] is None
         and "denied" not in outcome
+        and was_delivered(done["streams"])
         and not any(requested and not applied for _, requested, applied, _ in done["prepared"]["enforced"])
     )
+
+
+def was_delivered(streams: Any) -> bool:
+    """Did the caller get every line of standard error that went through our hands?"""
+    pump = None if streams is None else streams.stderr
+    return pump is None or (pump.error is None and not pump.undelivered)

@@ -144,20 +144,25 @@ def save(key: bytes, dependencies: tuple[Dependency, ...], entry: dict[str, Any]
             return False
         final = folder + b"/" + file_name(key)
         draft = final + b".%d" % os.getpid()
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            data = marshal.dumps((key, dependencies, entry))
-            data = _imp.source_hash(CHECKSUM, data) + data
-            written = os.write(descriptor, data)
-        finally:
-            os.close(descriptor)
-        if written != len(data):
-            os.unlink(draft)
-            return False
+        data = marshal.dumps((key, dependencies, entry))
+        write_whole(draft, _imp.source_hash(CHECKSUM, data) + data)
         os.rename(draft, final)
     except (OSError, ValueError):
         return False
     return True
+
+
+def write_whole(path: bytes | str, data: bytes) -> None:
+    """A new file, private, with all of it; on a full disk there is no file."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        if os.write(descriptor, data) != len(data):
+            raise OSError(28, "the disk is full", path)
+    except OSError:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(descriptor)
 
 
 def forget(key: bytes, environ: Environ) -> None:

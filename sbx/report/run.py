@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 def report(result: Result, done: Done) -> None:
     """As `--report` asks: auto (anything but a plain exit 0), always, never."""
     when = done.options.get("report", "auto")
-    if when == "never" or (when == "auto" and not is_worth_telling(result, done.notes)):
+    if when == "never":
+        if result.status is Status.INTERNAL_ERROR:  # not a result but a failure of sbx, which is always told
+            print_facts(facts(result)[:1])
+        return
+    if when == "auto" and not is_worth_telling(result, done.notes):
         return
     print_facts(facts(result, done.notes, hints(result, done)))
 
