@@ -198,6 +198,17 @@ class Comparison:
                     yield Need(MODIFY, below)
                     yield Need(MODIFY, old + below[len(new) :])
 
+    def by_hand(self, name: str) -> bool:
+        """Is the folder of `name` one whose single names a hand outside makes and removes?"""
+        hand = self.compiled.prepared["launch"]["hand"]
+        folder = os.path.dirname(name)
+        return (
+            hand is not None
+            and any(folder == root or folder.startswith(root + "/") for root in map(os.fsdecode, hand[2]))
+            and self.mounted.get(self.mount_of(folder)) in (Op.BIND_RO, Op.BIND_RW)
+            and self.mounted.get(name) is not Op.MASK
+        )
+
     # --- exceptions
 
     def excuse(self, step: Step, table: dict[str, Excuse]) -> str | None:
@@ -252,20 +263,24 @@ def _stays(self: Comparison, step: Step) -> bool:
     return any(
         name in self.mounted or (name in self.at_start and not self.allows(Need(MODIFY, os.path.dirname(name))))
         for name in _named(step)
+        if not self.by_hand(name)
     )
 
 
 def _directory_itself(self: Comparison, step: Step) -> bool:
-    folders = [os.path.dirname(name) for name in _named(step)]
+    folders = [os.path.dirname(name) for name in _named(step) if not self.by_hand(name)]
     if step.operation[0] in ("chmod", "utime", "nameless"):
-        folders += [need.place for need in step.needs if os.path.isdir(self.outside(need.place))]
+        places = [need.place for need in step.needs if not self.by_hand(need.place)]
+        folders += [place for place in places if os.path.isdir(self.outside(place))]
     return any(self.allows(Need(MODIFY, folder)) and self.strange_names_denied(folder) for folder in folders)
 
 
 def _missing_grant(self: Comparison, step: Step) -> bool:
     """A name that was not there at the start, in a folder that may not be modified."""
     return any(
-        name not in self.at_start and not self.allows(Need(MODIFY, os.path.dirname(name))) for name in _named(step)
+        name not in self.at_start and not self.allows(Need(MODIFY, os.path.dirname(name)))
+        for name in _named(step)
+        if not self.by_hand(name)
     )
 
 
@@ -274,15 +289,18 @@ def _across(self: Comparison, step: Step) -> bool:
     if kind not in (*MOVES, "link", "nameless") or step.inside != errno.EXDEV:
         return False
     old, new = (need.place for need in step.needs[:2])
+    if self.by_hand(old) and self.by_hand(new):
+        return False
     source = old if kind in ("link", "nameless") else os.path.dirname(old)
     return self.mount_of(source) != self.mount_of(os.path.dirname(new))
 
 
 def _symlink_name(self: Comparison, step: Step) -> bool:
-    """Where names nobody wrote down are not shown, a link is only there if it may be read."""
+    """Where the folder or names nobody wrote down are not shown, a link is only there if it may be read."""
     return any(
-        not self.allows(Need(READ, link)) and not self.allows(Need(READ, f"{os.path.dirname(link)}/{STRANGE}"))
-        for link in self.links_on(step.operation)
+        not self.allows(Need(READ, link))
+        and not all(self.allows(Need(READ, place)) for place in (folder, f"{folder}/{STRANGE}"))
+        for link, folder in ((link, os.path.dirname(link)) for link in self.links_on(step.operation))
     )
 
 

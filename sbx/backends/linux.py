@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from sbx.backends.trace import account_trace, launch_trace
 from sbx.errors import SandboxUnavailable
 from sbx.kernel import landlock, process
 from sbx.kernel.path_calls import watched
-from sbx.kernel.seccomp_filter import NOTIFY_CREATES, build_filter
+from sbx.kernel.seccomp_filter import NOTIFY_CHANGES, NOTIFY_CREATES, build_filter
 from sbx.kernel.syscalls_table import numbers
 from sbx.launch import root
 from sbx.launch.environment import environment_rules
@@ -25,6 +26,7 @@ from sbx.model.guarantee import Applied
 from sbx.model.plan import Op, Operation, Plan
 from sbx.model.profile import EffectiveProfile, FutureDenies, NetworkMode, Require
 from sbx.network.environment import PROXY_PORT
+from sbx.planner.grants import WRITE_TREE
 from sbx.policy.folders import shipped_folder
 
 if TYPE_CHECKING:
@@ -95,7 +97,9 @@ def compile_launch(
         flags = NAMESPACE_FLAGS | (process.CLONE_NEWCGROUP if capabilities.cgroup_ns else 0)
         if profile.network.mode is not NetworkMode.HOST:
             flags |= process.CLONE_NEWNET
-    listening = holds_for_new_names(plan, capabilities)
+    by_hand = reaches_single_names(profile, plan, capabilities)
+    listening = by_hand or holds_for_new_names(plan, capabilities)
+    judged = () if not listening else NOTIFY_CHANGES if by_hand else NOTIFY_CREATES
     # A pinned directory is a mount of its own, and renames across it fail; the listener refuses to move it anyway.
     operations = tuple(each for each in plan.operations if not (listening and each.op is Op.PIN))
     prepared: Prepared = {
@@ -117,12 +121,15 @@ def compile_launch(
                 exec_memfd=profile.exec is None,
                 # Without a private root nothing but this, or Landlock from ABI 9 on, keeps the host's sockets away.
                 unix_sockets=namespaces or capabilities.landlock_abi >= 9,
-                notify=NOTIFY_CREATES if listening else (),
+                notify=judged,
                 watch=watched(capabilities.machine) if watching else (),
             ),
             "private_tmp_access": 0 if namespaces else private_tmp_access(profile, capabilities.landlock_abi),
             "proxy_port": PROXY_PORT if profile.network.mode is NetworkMode.ALLOW else 0,
-            "future": (relevant_judge(profile, operations), judged_calls(capabilities.machine)) if listening else None,
+            "future": (relevant_judge(profile, operations, plan), judged_calls(capabilities.machine, judged))
+            if listening
+            else None,
+            "hand": launch_hand(plan, capabilities.landlock_abi) if by_hand else None,
         },
         "env": environment_rules(
             profile.env.pass_names, profile.env.set_values, profile.env.secret, profile.env.pass_all
@@ -140,7 +147,9 @@ def compile_launch(
     }
     if watching:
         asked = profile if learn is None else learn
-        prepared["launch"]["trace"] = launch_trace(asked.judge, capabilities.machine, learning=learn is not None)
+        prepared["launch"]["trace"] = launch_trace(
+            asked.judge, capabilities.machine, learning=learn is not None, judged=judged
+        )
     return Backing(prepared, plan, enforced)
 
 
@@ -151,14 +160,34 @@ def may_match_new_names(plan: Plan) -> int:
 
 def holds_for_new_names(plan: Plan, capabilities: Capabilities) -> bool:
     """Is a listener needed, and can this kernel give an exact one? (Linux 5.19: no call is made twice.)"""
+    return can_judge(plan, capabilities) and may_match_new_names(plan) > 0
+
+
+def can_judge(plan: Plan, capabilities: Capabilities) -> bool:
     needed = {"addfd_send", "wait_killable"}
-    able = capabilities.user_notif and needed <= set(capabilities.notif_flags) and plan.backend == "namespaces"
-    return able and may_match_new_names(plan) > 0
+    return capabilities.user_notif and needed <= set(capabilities.notif_flags) and plan.backend == "namespaces"
 
 
-def relevant_judge(profile: EffectiveProfile, operations: tuple[Operation, ...]) -> Judge:
+def reaches_single_names(profile: EffectiveProfile, plan: Plan, capabilities: Capabilities) -> bool:
+    """Are there granted names in folders that are read-only inside, and can a hand outside be had for them? Landlock
+    is what holds it to those folders (ABI 2 to move between them). Not under exec rules: what it makes would be
+    executable wherever its folder is."""
+    able = can_judge(plan, capabilities) and capabilities.landlock_abi >= 2 and profile.exec is None
+    return able and bool(plan.single_names)
+
+
+HAND_RIGHTS = ("READ_FILE", *(each for each in WRITE_TREE if each != "RESOLVE_UNIX"))
+
+
+def launch_hand(plan: Plan, abi: int) -> tuple[int, int, tuple[bytes, ...]]:
+    fs, _net, _scopes = landlock.handled(abi)
+    return fs, landlock.rights_mask(HAND_RIGHTS, abi), tuple(os.fsencode(each) for each in plan.single_names)
+
+
+def relevant_judge(profile: EffectiveProfile, operations: tuple[Operation, ...], plan: Plan) -> Judge:
     """The rules that can speak of a name in what may be written. Elsewhere nothing can be made, whatever rules say."""
     writable = [split_path(each.path) for each in operations if each.op in (Op.BIND_RW, Op.TMPFS)]
+    writable += [split_path(each) for each in plan.single_names]
 
     def speaks(rule: CompiledRule) -> bool:
         return any(
@@ -171,9 +200,9 @@ def relevant_judge(profile: EffectiveProfile, operations: tuple[Operation, ...])
     return tuple(filter(speaks, read)), tuple(filter(speaks, modify)), None
 
 
-def judged_calls(machine: str) -> dict[int, str]:
+def judged_calls(machine: str, judged: Sequence[tuple[str, int, int]]) -> dict[int, str]:
     table = numbers(machine)
-    return {table[name]: name for name, _argument, _mask in NOTIFY_CREATES if name in table}
+    return {table[name]: name for name, _argument, _mask in judged if name in table}
 
 
 def launch_operations(operations: tuple[Operation, ...]) -> tuple[tuple[int, bytes, bytes, int], ...]:

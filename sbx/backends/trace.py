@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sbx.backends.capabilities import Capabilities
 from sbx.kernel.path_calls import path_calls
-from sbx.kernel.seccomp_filter import NOTIFY_CREATES
 from sbx.kernel.syscalls_table import numbers
 from sbx.model.guarantee import Applied
 
@@ -22,8 +22,10 @@ def account_trace(capabilities: Capabilities, *, namespaces: bool) -> Applied:
     return Applied(True, True, "seccomp listener looks at the calls that name files")
 
 
-def launch_trace(judge: Judge, machine: str, *, learning: bool) -> tuple[Any, ...]:
-    """Plain values for `launch.tracing`."""
+def launch_trace(
+    judge: Judge, machine: str, *, learning: bool, judged: Sequence[tuple[str, int, int]]
+) -> tuple[Any, ...]:
+    """Plain values for `launch.tracing`. `judged` are the calls that the listener answers itself."""
     table = numbers(machine)
-    performed = {table[name]: (argument, mask) for name, argument, mask in NOTIFY_CREATES if name in table}
+    performed = {table[name]: (argument, mask) for name, argument, mask in judged if name in table}
     return (judge, learning, path_calls(machine), performed)

@@ -109,6 +109,16 @@ NOTIFY_CREATES: tuple[Notify, ...] = (
     *((name, -1, 0) for name in _CREATING.split()),
 )
 
+# Where some names are granted in folders that are mounted read-only, also those that change or remove what is there.
+_CHANGING = "unlink unlinkat rmdir chmod fchmodat fchmodat2 truncate utimensat utimes utime"
+O_CHANGES = 0o3 | 0o1000  # the access modes that write, and O_TRUNC
+NOTIFY_CHANGES: tuple[Notify, ...] = (
+    ("open", 1, O_CREATES | O_CHANGES),
+    ("openat", 2, O_CREATES | O_CHANGES),
+    *NOTIFY_CREATES[2:],
+    *((name, -1, 0) for name in _CHANGING.split()),
+)
+
 
 def build_filter(
     machine: str,

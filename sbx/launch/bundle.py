@@ -51,7 +51,9 @@ LATER_MODULES = (
     "sbx.model.verdict",
     "sbx.launch.places",
     "sbx.launch.names",
+    "sbx.launch.changes",
     "sbx.launch.listener",
+    "sbx.launch.hand",
     "sbx.launch.outlet",
     "sbx.launch.streams",
 )

@@ -188,7 +188,8 @@ def descriptors(run: Run, ours: tuple[int, ...]) -> None:
             os.set_inheritable(number, True)
     kept = tuple(descriptor for descriptor in run["keep"] if descriptor > 2)
     terminal = (run["terminal"],) if run["terminal"] >= 0 else ()
-    process.close_from(3, (*ours, *terminal, *kept))
+    hand = (run["hand"],) if "hand" in run else ()
+    process.close_from(3, (*ours, *terminal, *hand, *kept))
     for descriptor in kept:
         os.set_inheritable(descriptor, True)
 
@@ -310,7 +311,12 @@ def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
     serving = None
     if launch["future"] is not None:
         judge, calls = launch["future"]
-        serving = Serving(listener, Names(judge), calls)
+        reach, hand = None, launch.get("hand")
+        if hand is not None:
+            from sbx.launch.hand import Reach  # imported before, as the rest
+
+            reach = Reach(run["hand"], hand[2])
+        serving = Serving(listener, Names(judge, reach), calls)
     trace = launch.get("trace")
     if trace is None:
         assert serving is not None

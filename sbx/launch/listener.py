@@ -13,6 +13,7 @@ import sys
 from sbx.kernel import process, seccomp, signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.kernel.notify import Listener
+from sbx.launch.changes import Changes, LetThrough
 from sbx.launch.names import Names, WouldBlock
 
 TYPE_CHECKING = False
@@ -66,6 +67,7 @@ class Serving:
     def __init__(self, listener: Listener, names: Names, calls: dict[int, str]) -> None:
         self.listener = listener
         self.names = names
+        self.changes = Changes(names)
         self.calls = calls
         self.more = select.poll()
         self.more.register(listener.descriptor, select.POLLIN)
@@ -98,6 +100,8 @@ class Serving:
             descriptor = self._perform(identity, pid, number, arguments)
         except WouldBlock as waiting:
             self._apart(identity, waiting)
+        except LetThrough:
+            self.listener.let_through(identity)  # it makes no name: see changes
         except OSError as error:
             self.listener.answer(identity, error=error.errno or EIO)
         except Exception:  # a bug must not let anything through
@@ -142,8 +146,12 @@ class Serving:
             return text
 
         if name == "openat":
+            if not a[2] & O_CREATES:
+                return self.changes.open(pid, a[0], path(a[1]), a[2])
             return names.open(pid, a[0], path(a[1]), a[2], a[3] & 0o7777)
         if name == "open":
+            if not a[1] & O_CREATES:
+                return self.changes.open(pid, cwd, path(a[0]), a[1])
             return names.open(pid, cwd, path(a[0]), a[1], a[2] & 0o7777)
         if name == "creat":
             return names.open(pid, cwd, path(a[0]), os.O_CREAT | os.O_WRONLY | os.O_TRUNC, a[1] & 0o7777)
@@ -174,8 +182,51 @@ class Serving:
         elif name == "bind":
             names.bind(pid, a[0], lambda: self.listener.read(pid, a[1], min(a[2] & 0xFFFFFFFF, ADDRESS_MAX)))
         else:
-            raise OSError(EPERM, name)
+            self._change(pid, name, a, path)
         return None
+
+    def _change(self, pid: int, name: str, a: tuple[int, ...], path: Callable[[int], bytes]) -> None:
+        """Calls that make no name, in runs with a hand outside."""
+        changes, cwd = self.changes, -100
+        if name == "unlinkat":
+            changes.unlink(pid, a[0], path(a[1]), a[2])
+        elif name in ("unlink", "rmdir"):
+            changes.unlink(pid, cwd, path(a[0]), 0x200 if name == "rmdir" else 0)
+        elif name == "chmod":
+            changes.chmod(pid, cwd, path(a[0]), a[1])
+        elif name == "fchmodat":
+            changes.chmod(pid, a[0], path(a[1]), a[2])
+        elif name == "fchmodat2":
+            changes.chmod(pid, a[0], path(a[1]), a[2], a[3])
+        elif name == "truncate":
+            changes.truncate(pid, path(a[0]), a[1])
+        elif name == "utimensat":
+            if not a[1]:
+                raise LetThrough  # about a descriptor
+            changes.utime(pid, a[0], path(a[1]), lambda: self._times(pid, a[2], 32, 1), a[3])
+        elif name == "utimes":
+            changes.utime(pid, cwd, path(a[0]), lambda: self._times(pid, a[1], 32, 1000), 0)
+        elif name == "utime":
+            changes.utime(pid, cwd, path(a[0]), lambda: self._times(pid, a[1], 16, 0), 0)
+        else:
+            raise OSError(EPERM, name)
+
+    def _times(self, pid: int, address: int, size: int, unit: int) -> bytes | None:
+        """Two times as the kernel's struct timespec[2], from words of seconds and `unit` nanoseconds; None is now."""
+        if not address:
+            return None
+        data = self.listener.read(pid, address, size)
+        if len(data) < size:
+            raise OSError(EFAULT, "times")
+        words = [data[at : at + 8] for at in range(0, size, 8)]
+        if unit == 0:
+            return words[0] + bytes(8) + words[1] + bytes(8)
+        if unit == 1:
+            return data
+        parts = [int.from_bytes(words[at], "little") for at in (1, 3)]
+        if any(part >= 1_000_000 for part in parts):
+            raise OSError(EINVAL, "times")
+        return words[0] + (parts[0] * unit).to_bytes(8, "little") + words[2] + (parts[1] * unit).to_bytes(8, "little")
 
     def _openat2(self, pid: int, a: tuple[int, ...], path: Any) -> int:
         size = a[3]

@@ -24,18 +24,23 @@ assert sys.platform == "linux"  # for type checkers on other platforms
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
+    from sbx.launch.hand import Folder, Reach
     from sbx.model.verdict import Judge, Residue
 
 AT_FDCWD = -100
 AT_SYMLINK_FOLLOW = 0x400
 AT_EMPTY_PATH = 0x1000
 O_PATH = 0o10000000
+O_TMPFILE_ITSELF = 0o20000000  # the bit of O_TMPFILE that is its own
 RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
 RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x04, 0x08
 EPERM, ENOENT, EACCES, EBUSY, EEXIST, EXDEV, EISDIR, EINVAL, ELOOP, EADDRINUSE = 1, 2, 13, 16, 17, 18, 21, 22, 40, 98
 MAX_LINKS = 40
 MAX_REMEMBERED = 4096
+# How the kernel refuses here what the rules may allow: a read-only mount, Landlock, a mount point, two mounts.
+REFUSED_HERE = (EPERM, EACCES, EBUSY, EXDEV, 30)  # EROFS
 ENOTSOCK = 88
 S_IFMT, S_IFDIR, S_IFIFO, S_IFCHR, S_IFSOCK = 0o170000, 0o040000, 0o010000, 0o020000, 0o140000
 
@@ -61,8 +66,9 @@ def may_block(status: os.stat_result | None) -> bool:
 class Names:
     """The rules, and what it takes to ask them about a name quickly."""
 
-    def __init__(self, judge: Judge) -> None:
+    def __init__(self, judge: Judge, reach: Reach | None = None) -> None:
         self.read_rules, self.modify_rules = judge[0], judge[1]
+        self.reach = reach  # of the hand outside, for single names in folders that are read-only here
         self.remembered: dict[str, tuple[Residue, Residue]] = {}
         self.umask = os.umask(0o077)
         os.umask(self.umask)
@@ -90,15 +96,17 @@ class Names:
         if self._uniform(old) and self._uniform(new):
             return True
         top = os.open(place.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.fd)
-        return self._walk_allowed(top, old, new)
+        return self._walk_allowed(top, old, new, os.fstat(place.fd).st_dev)
 
     def _uniform(self, folder: tuple[str, ...]) -> bool:
         return uniform_below(self.modify_rules, folder) is True and uniform_below(self.read_rules, folder) is True
 
-    def _walk_allowed(self, fd: int, old: tuple[str, ...], new: tuple[str, ...]) -> bool:
+    def _walk_allowed(self, fd: int, old: tuple[str, ...], new: tuple[str, ...], device: int) -> bool:
         lists = (self.modify_rules, self.read_rules)
         here = [(residue(rules, old), residue(rules, new)) for rules in lists]
         try:
+            if os.fstat(fd).st_dev != device:
+                return False  # a cover: what is below it cannot be seen from here
             with os.scandir(fd) as entries:
                 found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
             for name, is_dir in found:
@@ -107,11 +115,26 @@ class Names:
                 inner_old, inner_new = (*old, name), (*new, name)
                 if is_dir and not (self._uniform(inner_old) and self._uniform(inner_new)):
                     below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-                    if not self._walk_allowed(below, inner_old, inner_new):
+                    if not self._walk_allowed(below, inner_old, inner_new, device):
                         return False
         finally:
             os.close(fd)
         return True
+
+    # Outside, by hand: only what was found to be allowed, and refused here
+
+    def reached(self, place: Place, error: OSError) -> Folder:
+        """The place for the hand, which is the last resort; where it does not reach, the error stays as it is."""
+        folder = None
+        if self.reach is not None and error.errno in REFUSED_HERE and place.plain not in ("", ".", ".."):
+            folder = self.reach.folder(place.folder, place.fd)
+        if folder is None:
+            raise error
+        return folder
+
+    def by_hand(self, name: str, *arguments: Any, given: int = -1) -> int | None:
+        assert self.reach is not None
+        return self.reach.ask(name, self.umask, arguments, given)
 
     # Performing: each returns a descriptor to hand over, or None for plain success
 
@@ -187,29 +210,68 @@ class Names:
             flags &= ~os.O_CREAT  # nothing can be made there, and it has its own words for that
             careful &= ~os.O_CREAT
         if not flags & os.O_CREAT or place.name == b".":
-            return os.open(place.name, careful, mode, dir_fd=place.fd)
+            try:
+                return os.open(place.name, careful, mode, dir_fd=place.fd)
+            except OSError as error:
+                if not flags & O_TMPFILE_ITSELF:
+                    raise
+                return self._nameless_by_hand(place, flags, mode, error)
         there = place.status()
         if there is not None and flags & os.O_EXCL:
             raise OSError(EEXIST, "exists")
         if may_block(there) and not flags & os.O_NONBLOCK:
             raise WouldBlock(place, careful)
         if self.allowed(place):
-            return os.open(place.name, careful, mode, dir_fd=place.fd)
+            try:
+                return os.open(place.name, careful, mode, dir_fd=place.fd)
+            except OSError as error:
+                return self.open_by_hand(place, flags, mode, error)
         if there is None:
             raise OSError(EACCES, "denied")
         return os.open(place.name, careful & ~os.O_CREAT, mode, dir_fd=place.fd)
 
-    def make(self, place: Place, deed: object, *arguments: object) -> None:
-        """mkdir, symlink, mknod and their like: a new name that must not be there yet."""
+    def open_by_hand(self, place: Place, flags: int, mode: int, error: OSError) -> int:
+        folder = self.reached(place, error)
+        made = self.by_hand("open", folder, place.name, flags, mode)
+        if made is not None:
+            return made
+        # For reading, what is here is opened: a descriptor from outside would be under none of our mounts.
+        return os.open(place.name, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC) | os.O_NOFOLLOW, dir_fd=place.fd)
+
+    def _nameless_by_hand(self, place: Place, flags: int, mode: int, error: OSError) -> int:
+        """O_TMPFILE in a folder that may be modified itself, but not as a whole."""
+        fd = os.open(place.name, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place.fd)
+        try:
+            where = os.fsdecode(os.readlink(b"/proc/self/fd/%d" % fd))
+            folder = None
+            if self.reach is not None and error.errno in REFUSED_HERE and self.may_modify(where):
+                folder = self.reach.folder(where, fd)
+            if folder is None:
+                raise error
+            made = self.by_hand("nameless", folder, flags, mode)
+        finally:
+            os.close(fd)
+        assert made is not None
+        return made
+
+    def make(self, place: Place, kind: str, *arguments: Any) -> None:
+        """mkdir, symlink, mknod: a new name that must not be there yet."""
         if not self.allowed(place):
             raise OSError(EEXIST if place.mode() else EACCES, "denied")
-        deed(*arguments, dir_fd=place.fd)  # type: ignore[operator]
+        try:
+            if kind == "symlink":
+                os.symlink(arguments[0], place.name, dir_fd=place.fd)
+            else:
+                (os.mkdir if kind == "mkdir" else os.mknod)(place.name, *arguments, dir_fd=place.fd)
+        except OSError as error:
+            folder = self.reached(place, error)
+            self.by_hand(kind, folder, place.name, *arguments)
 
     def mkdir(self, pid: int, dir_fd: int, path: bytes, mode: int) -> None:
         place = find_place(pid, dir_fd, path)
         try:
             self.take_umask(pid)
-            self.make(place, os.mkdir, place.name, mode & 0o7777)
+            self.make(place, "mkdir", mode & 0o7777)
         finally:
             place.close()
 
@@ -217,7 +279,7 @@ class Names:
         place = find_place(pid, dir_fd, path)
         try:
             self.take_umask(pid)
-            self.make(place, os.mknod, place.name, mode & 0xFFFF, device & 0xFFFFFFFF)
+            self.make(place, "mknod", mode & 0xFFFF, device & 0xFFFFFFFF)
         finally:
             place.close()
 
@@ -226,7 +288,7 @@ class Names:
             raise OSError(ENOENT, "empty link text")
         place = find_place(pid, dir_fd, path)
         try:
-            self.make(place, os.symlink, text, place.name)
+            self.make(place, "symlink", text)
         finally:
             place.close()
 
@@ -240,17 +302,41 @@ class Names:
             try:
                 where = os.fsdecode(os.readlink(b"/proc/self/fd/%d" % source))
                 unnamed = os.fstat(source).st_nlink == 0  # O_TMPFILE: it gets its first name, which is judged below
-                if not unnamed and not self._may_modify(where):
+                if not unnamed and not self.may_modify(where):
                     raise OSError(EPERM, "denied")
                 if not self.allowed(place):
                     raise OSError(EEXIST if place.mode() else EACCES, "denied")
                 link = b"/proc/self/fd/%d" % source
                 number = 37 if NUMBERS["openat"] == 56 else 265  # linkat on aarch64, x86-64
-                syscall("linkat", number, "lzlzl", AT_FDCWD, link, place.fd, place.name, AT_SYMLINK_FOLLOW)
+                try:
+                    syscall("linkat", number, "lzlzl", AT_FDCWD, link, place.fd, place.name, AT_SYMLINK_FOLLOW)
+                except OSError as error:
+                    self._link_by_hand(place, source, unnamed, where, error)
             finally:
                 place.close()
         finally:
             os.close(source)
+
+    def _link_by_hand(self, place: Place, source: int, unnamed: bool, where: str, error: OSError) -> None:
+        folder = self.reached(place, error)
+        if unnamed:
+            self.by_hand("link", folder, place.name, given=source)
+            return
+        old, name, identity = self.named(source, where, error)
+        self.by_hand("link", folder, place.name, old, name, identity)
+
+    def named(self, fd: int, where: str, error: OSError) -> tuple[Folder, bytes, tuple[int, int]]:
+        """Something that is there, in the hand's terms: the folder and the name it is under, and its inode."""
+        head, _, name = where.rpartition("/")
+        above = os.open(os.fsencode(head or "/"), O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            folder = None if self.reach is None or not name else self.reach.folder(head or "/", above)
+        finally:
+            os.close(above)
+        if folder is None:
+            raise error
+        seen = os.fstat(fd)
+        return folder, os.fsencode(name), (seen.st_dev, seen.st_ino)
 
     def _link_source(self, pid: int, dir_fd: int, path: bytes, flags: int) -> int:
         """The file itself, as an O_PATH descriptor: a link made from it cannot be about another file."""
@@ -259,7 +345,7 @@ class Names:
         follow = 0 if flags & AT_SYMLINK_FOLLOW else os.O_NOFOLLOW
         return self.open(pid, dir_fd, path, O_PATH | os.O_CLOEXEC | follow, 0)
 
-    def _may_modify(self, location: str) -> bool:
+    def may_modify(self, location: str) -> bool:
         names = tuple(part for part in location.split("/") if part)
         folder = names[:-1]
         name = names[-1] if names else ""
@@ -280,7 +366,11 @@ class Names:
                 if flags & RENAME_EXCHANGE:
                     self._check_move(target, source)
                 number = 276 if NUMBERS["openat"] == 56 else 316  # renameat2
-                syscall("renameat2", number, "lzlzl", source.fd, source.name, target.fd, target.name, flags)
+                try:
+                    syscall("renameat2", number, "lzlzl", source.fd, source.name, target.fd, target.name, flags)
+                except OSError as error:
+                    folders = self.reached(source, error), self.reached(target, error)
+                    self.by_hand("rename", folders[0], source.name, folders[1], target.name, flags)
             finally:
                 target.close()
         finally:
@@ -327,7 +417,10 @@ class Names:
             else:
                 os.fchdir(place.fd)
                 address = address[:2] + place.name + b"\0"
-            _bind(socket_fd, address)
+            try:
+                _bind(socket_fd, address)
+            except OSError as error:
+                self.by_hand("bind", self.reached(place, error), place.name, given=socket_fd)
         finally:
             os.chdir(b"/")
             place.close()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         private_tmp_access: int  # Landlock rights on a directory made for this run; 0 where /tmp is private anyway
         proxy_port: int  # where the command finds the proxy, in a network namespace of its own
         future: tuple[Any, dict[int, str]] | None  # judge and calls, where names made during the run are judged
+        hand: NotRequired[tuple[int, int, tuple[bytes, ...]] | None]  # see hand: for names in read-only folders
         trace: NotRequired[tuple[Any, ...] | None]  # see tracing: what a traced run looks at
 
     class Run(TypedDict):
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         private_tmp: bytes  # the directory to make for temporary files, or empty
         channel: int  # the socket to hand the proxy's listening socket over, or -1
         proxy_port: int  # without a network namespace: the one port that TCP may connect to, or 0
+        hand: NotRequired[int]  # the socket to ask the hand outside; only where the launch has one
 
 
 assert sys.platform == "linux"  # for type checkers on other platforms
@@ -60,6 +62,7 @@ def start(launch: Launch, run: Run) -> tuple[int, int]:
         import sbx.launch.tracing
     if listens(launch):
         import sbx.launch.listener  # noqa: F401  # for pid 1 inside, which can import nothing after the pivot
+    hand = offer_hand(launch, run)
     if run["channel"] >= 0:
         import _socket  # noqa: F401  # likewise
 
@@ -70,13 +73,24 @@ def start(launch: Launch, run: Run) -> tuple[int, int]:
     try:
         pid = process.clone(launch["namespaces"], run["cgroup_fd"])
     except OSError:
-        for descriptor in (status_read, status_write, parent):
+        for descriptor in (status_read, status_write, parent, *hand):
             os.close(descriptor)
         signals.pthread_sigmask(signals.SIG_SETMASK, blocked)
         raise
     if pid == 0:
         live_inside(launch, run, status_write, parent)
-    os.close(status_write)
-    os.close(parent)
+    for descriptor in (status_write, parent, *hand):
+        os.close(descriptor)
     signals.pthread_sigmask(signals.SIG_SETMASK, blocked)
     return pid, status_read
+
+
+def offer_hand(launch: Launch, run: Run) -> tuple[int, ...]:
+    """Before the clone, where the plan asks for it. What is returned is to be closed after the clone."""
+    plan = launch.get("hand")
+    if plan is None:
+        return ()
+    from sbx.launch.hand import fork_hand
+
+    run["hand"] = fork_hand(plan)
+    return (run["hand"],)

@@ -43,6 +43,8 @@ _PTS_OPTIONS = b"newinstance,ptmxmode=0666,mode=620"
 def fits(launch: Launch) -> bool:
     """Can sandboxes be made from a template of this plan? What stands in a temporary file system is put into the new
     one again, as far as it can be had from the template alone."""
+    if launch.get("hand") is not None:
+        return False  # it has to be forked outside, for each sandbox
     if not launch["namespaces"] or any(code in _BINDS and path == b"/" for code, path, _, _ in launch["operations"]):
         return False
     private = [path for code, path, _, _ in launch["operations"] if code == TMPFS]

@@ -26,6 +26,7 @@ from sbx.kernel import process, signals
 from sbx.launch import inside
 from sbx.launch.passing import receive
 from sbx.launch.root import Root, SetupStep, make_directories
+from sbx.launch.start import offer_hand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def _import_for_later() -> None:
     import gc
     import resource  # noqa: F401
 
+    import sbx.launch.hand
     import sbx.launch.keeper
     import sbx.launch.listener
     import sbx.launch.shared
@@ -141,10 +143,15 @@ def _from_zygote(message: tuple[Any, ...], descriptors: list[int], parent_fd: in
         start_template(launch, descriptors, parent_fd)
         return
     run = connect(message[2], descriptors)
-    pid = process.clone(launch["namespaces"], run["cgroup_fd"])
-    if pid == 0:
-        _ready_for_life()
-        inside.live_inside(launch, run, descriptors[0], parent_fd)
+    hand = offer_hand(launch, run)
+    try:
+        pid = process.clone(launch["namespaces"], run["cgroup_fd"])
+        if pid == 0:
+            _ready_for_life()
+            inside.live_inside(launch, run, descriptors[0], parent_fd)
+    finally:
+        for descriptor in hand:
+            os.close(descriptor)
     announce(pid, descriptors[0])
 
 

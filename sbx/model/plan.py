@@ -91,5 +91,7 @@ class Plan:
     guarantees: tuple[RuleGuarantee, ...] = ()
     looked_at: tuple[DirectoryStamp, ...] = ()
     missing: tuple[str, ...] = ()  # paths that were looked for and absent: their appearance makes the plan stale
+    # Shown read-only, though some names in them may be modified: what a hand outside does, where there is one.
+    single_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()  # why `require: full` cannot run this plan

@@ -83,9 +83,18 @@ def _plan_namespaces(
         guarantees=walk.seen.guarantees("mounts"),
         looked_at=tuple(reader.stamps[path] for path in sorted(reader.stamps)),
         missing=tuple(sorted(reader.missing)),
+        single_names=_topmost(walk.single_names),
         notes=_notes(walk),
         refusals=_refusals(operations),
     )
+
+
+def _topmost(folders: set[str]) -> tuple[str, ...]:
+    found: list[str] = []
+    for folder in sorted(folders, key=lambda each: each.count("/") if each != "/" else 0):
+        if not any(folder.startswith(above if above == "/" else above + "/") for above in found):
+            found.append(folder)
+    return tuple(sorted(found))
 
 
 def _check_cwd(profile: EffectiveProfile, cwd: str, operations: list[Operation]) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from sbx.model.plan import Op, Operation
 from sbx.model.profile import EffectiveProfile
-from sbx.model.rules import Access
+from sbx.model.rules import Access, Origin
 from sbx.planner.making import Making, join
 from sbx.planner.observe import Observations
 from sbx.planner.specials import NEVER_WALKED, Regions, children_by_parent
@@ -55,6 +55,7 @@ class MountWalk:
         self.operations: list[Operation] = []
         self.making = Making(profile, reader)
         self.seen = Observations(profile)
+        self.single_names: set[str] = set()  # folders shown read-only, in which some names may be modified
         self._regions = regions
         self._specials = dict(specials)
         self._reader = reader
@@ -93,6 +94,7 @@ class MountWalk:
             self._cover(path, state, around, found=found)
             return
         self.seen.directory_itself(state, stand.writable)
+        self._granted_by_name(path, state, around)
         if around.bound and (stand.writable, stand.exec) == (around.writable, around.exec):
             stand = replace(stand, unpinned=(*around.unpinned, path) if around.writable else ())
         else:
@@ -145,6 +147,10 @@ class MountWalk:
     def _children(self, path: str, state: State, stand: Stand) -> None:
         forced = self._forced.get(path, ())
         self.seen.names_to_come(state, stand.bound, stand.writable)
+        if stand.bound and not stand.writable:
+            modify = state.below[1].continuations
+            if any(not each.names and self._grants(each.rule) for each in modify if not each.negated):
+                self.single_names.add(path)
         entries = None
         if path not in NEVER_WALKED and self._must_list(state, stand):
             entries = self._reader.entries(path)
@@ -172,6 +178,7 @@ class MountWalk:
                 kind = DIRECTORY  # where the command may write, it can make the directory by itself
             else:
                 self.seen.missing_name(state, name, stand.bound, stand.writable)
+                self._granted_by_name(path, child, stand)
         if kind == DIRECTORY:
             self._directory(path, child, stand, found=found)
         elif kind == LINK:
@@ -190,6 +197,7 @@ class MountWalk:
         writable = state.verdict == MODIFIABLE
         if writable and not stand.writable:
             self.seen.file_in_place(state)
+            self._granted_by_name(path, state, stand)
         bound = Stand(True, writable, not self._has_exec or state.exec)
         self._emit(replace(self._bind(path, state, bound, stand, found=found), is_dir=False), stand)
 
@@ -209,6 +217,16 @@ class MountWalk:
             return
         why, place = self._reason(state, Access.READ) if state.verdict != HIDDEN else ("named by a rule", "")
         self.operations.append(Operation(Op.SYMLINK, path, text, is_dir=False, why=why, place=place))
+
+    def _granted_by_name(self, path: str, state: State, around: Stand) -> None:
+        """A path that may be modified in a folder that is shown and may not: only by hand can it be made or removed."""
+        parent = os.path.dirname(path)
+        granted = state.verdict == MODIFIABLE and self._grants(state.winner(1))
+        if granted and around.bound and not around.writable and os.access(parent, os.W_OK | os.X_OK):
+            self.single_names.add(parent)
+
+    def _grants(self, rule: int) -> bool:
+        return self.profile.modify[rule].origin is not Origin.BASELINE
 
     # --- operations
 

@@ -42,6 +42,7 @@ def _plan(values: dict[str, Any]) -> Plan:
             "guarantees": tuple(_guarantee(each) for each in values["guarantees"]),
             "looked_at": tuple(DirectoryStamp(**each) for each in values["looked_at"]),
             "missing": tuple(values["missing"]),
+            "single_names": tuple(values["single_names"]),
             "notes": tuple(values["notes"]),
             "refusals": tuple(values["refusals"]),
         }
