@@ -6,6 +6,7 @@ import errno
 import os
 from typing import Any
 
+from sbx.audit import environ_bytes
 from sbx.cli.finish import finish, record_failure
 from sbx.errors import SbxError, SetupFailed, UsageError
 from sbx.launch import store
@@ -28,7 +29,7 @@ EXHAUSTED = {
 
 def command(options: dict[str, Any], words: list[str]) -> int:
     """The whole run, from the options as given. Raises SbxError only before anything was started."""
-    environ = dict(os.environb)
+    environ = environ_bytes()
     try:
         if not words:
             raise UsageError("no command to run", remedy="write it after the options: sbx run -- make -j4")

@@ -190,10 +190,6 @@ def jobserver(environ: Mapping[bytes, bytes]) -> tuple[tuple[int, ...], bytes]:
     return (), b""
 
 
-def jobserver_descriptors(makeflags: bytes) -> tuple[int, ...]:
-    return _jobserver_of(makeflags)[0]
-
-
 def _jobserver_of(makeflags: bytes) -> tuple[tuple[int, ...], bytes]:
     answer: tuple[tuple[int, ...], bytes] = ((), b"")
     for word in makeflags.split():
@@ -207,12 +203,7 @@ def _jobserver_of(makeflags: bytes) -> tuple[tuple[int, ...], bytes]:
 
 def _checked_jobserver(value: bytes) -> tuple[tuple[int, ...], bytes]:
     if value.startswith(b"fifo:"):
-        path = value[5:]
-        try:
-            is_fifo = os.stat(path).st_mode & 0o170000 == 0o010000
-        except (OSError, ValueError):
-            return (), b""
-        return (), path if is_fifo and path.startswith(b"/") else b""
+        return (), _own_fifo(value[5:])
     numbers = value.split(b",")
     if len(numbers) != 2 or not all(number.isdigit() and len(number) < 8 for number in numbers):
         return (), b""
@@ -220,6 +211,19 @@ def _checked_jobserver(value: bytes) -> tuple[tuple[int, ...], bytes]:
     if min(pair) > 2 and _is_pipe_end(pair[0], os.O_WRONLY) and _is_pipe_end(pair[1], os.O_RDONLY):
         return pair, b""
     return (), b""
+
+
+def _own_fifo(path: bytes) -> bytes:
+    """Its real path if it is one, and the caller's own. Empty otherwise: a bind of it would show something else."""
+    if sys.platform == "win32" or not path.startswith(b"/"):
+        return b""
+    else:
+        try:
+            real = os.path.realpath(path)
+            found = os.lstat(real)
+        except (OSError, ValueError):
+            return b""
+        return real if found.st_mode & 0o170000 == 0o010000 and found.st_uid == os.geteuid() else b""
 
 
 def _is_pipe_end(descriptor: int, wrong_mode: int) -> bool:

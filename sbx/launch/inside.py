@@ -16,12 +16,13 @@ import sys
 from sbx.kernel import landlock, process, seccomp, signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.kernel.call import MACHINE, NUMBERS, syscall
-from sbx.launch.root import Root, SetupStep
+from sbx.launch.root import BIND_RW, NOEXEC, OPTIONAL, Root, SetupStep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
+    from sbx.launch.root import LaunchOp
     from sbx.launch.start import Launch, Run
 
 assert sys.platform == "linux"  # for type checkers on other platforms
@@ -40,6 +41,7 @@ SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, S
 
 FATAL = (4, 6, 7, 8, 11)  # ILL ABRT BUS FPE SEGV: faulthandler's are not to be seen from Python
 ENOEXEC = 8
+READ_AND_WRITE = landlock.FS_RIGHTS["READ_FILE"][1] | landlock.FS_RIGHTS["WRITE_FILE"][1]
 SETUID_REFUSED = 10_000  # beyond every errno: the command is a set-user-ID program
 WALL = 0x40000000
 WUNTRACED_WALL = os.WUNTRACED | WALL
@@ -99,7 +101,7 @@ def _set_up(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> None:
     if run["channel"] >= 0:
         offer_listener(run["channel"], launch["proxy_port"])
     root = Root(launch["staging"], restrict_proc=launch["restrict_proc"])
-    root.build(launch["operations"])
+    root.build((*launch["operations"], *show_jobserver(run)))
     root.enter()
     confine(launch, run, status_fd)
 
@@ -117,7 +119,7 @@ def confine(launch: Launch, run: Run, status_fd: int) -> None:
     process.prctl(process.PR_SET_DUMPABLE, 0)
     process.prctl(process.PR_SET_PDEATHSIG, SIGKILL)  # again: a change of credentials clears it
     if launch["landlock"] is not None:
-        landlock_rules(launch["landlock"])
+        landlock_rules(launch["landlock"], jobserver_rule(run))
     if launch["seccomp"] and not listens(launch):
         step("install the system call filter", seccomp.install, launch["seccomp"])
 
@@ -192,6 +194,17 @@ def descriptors(run: Run, ours: tuple[int, ...]) -> None:
     process.close_from(3, (*ours, *terminal, *hand, *kept))
     for descriptor in kept:
         os.set_inheritable(descriptor, True)
+
+
+def show_jobserver(run: Run) -> tuple[LaunchOp, ...]:
+    """make's fifo, alone, at its place: the command takes its tokens from there, and puts them back."""
+    fifo = run.get("jobserver")
+    return ((BIND_RW, fifo, b"", NOEXEC | OPTIONAL),) if fifo else ()
+
+
+def jobserver_rule(run: Run) -> tuple[tuple[bytes, int, bool], ...]:
+    fifo = run.get("jobserver")
+    return ((fifo, READ_AND_WRITE, True),) if fifo else ()
 
 
 def limits(run: Run) -> None:

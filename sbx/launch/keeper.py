@@ -90,7 +90,8 @@ class Keeper:
 
     def _private_rule(self) -> tuple[tuple[bytes, int, bool], ...]:
         path = self.run["private_tmp"]
-        return ((path, self.launch["private_tmp_access"], False),) if path else ()
+        rules = inside.jobserver_rule(self.run)
+        return (*rules, (path, self.launch["private_tmp_access"], False)) if path else rules
 
     def _proxy_rule(self) -> tuple[tuple[int, int], ...]:
         """The proxy's port is the only one to connect to, where the ruleset holds ports."""

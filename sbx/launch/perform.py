@@ -11,7 +11,7 @@ import sys
 from sbx.errors import SetupFailed, UsageError
 from sbx.kernel import signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
-from sbx.launch.environment import build_environment, jobserver_descriptors, with_options
+from sbx.launch.environment import build_environment, jobserver, with_options
 from sbx.launch.hearing import open_signal_fd, watched_signals
 from sbx.launch.inside import KILL_EVERYTHING, SIGKILL
 from sbx.launch.rlimits import clamp
@@ -136,12 +136,14 @@ def make_run(prepared: Prepared, request: Request) -> Run:
     env = build_environment(rules, request["environ"], inside)
     argv = tuple(os.fsencode(word) for word in request["command"])
     terminal, foreground = find_terminal() if request["use_terminal"] else (-1, False)
+    keep, fifo = jobserver(env)
     return {
         "argv": argv,
         "candidates": candidates(argv[0], env),
         "env": env,
         "streams": (0, 1, 2),
-        "keep": jobserver_descriptors(env.get(b"MAKEFLAGS", b"")),
+        "keep": keep,
+        "jobserver": fifo,
         "rlimits": clamp(prepared["rlimits"]),
         "terminal": terminal,
         "foreground": foreground,

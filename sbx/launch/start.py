@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         env: dict[bytes, bytes]
         streams: tuple[int, int, int]
         keep: tuple[int, ...]  # descriptors of make's jobserver
+        jobserver: NotRequired[bytes]  # its fifo (make 4.4), or empty
         rlimits: tuple[tuple[int, int, int], ...]
         terminal: int  # the descriptor of the terminal the command shares with the caller's session, or -1
         foreground: bool  # hand it the terminal at once

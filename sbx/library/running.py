@@ -233,6 +233,7 @@ def _environment(plan: ReadyPlan, call: Call) -> _Environment:
         },
     )
     run["keep"] = ()  # descriptors of this process mean nothing to the launcher
+    run["jobserver"] = b""  # nor was its fifo known when the private root was built
     if call.env is not None:
         run["env"] = {os.fsencode(name): os.fsencode(value) for name, value in call.env.items()}
     environ = {**call.environ, **run["env"]}

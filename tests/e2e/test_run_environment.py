@@ -154,3 +154,28 @@ def test_the_callers_environment_cannot_be_seen_from_inside(host: Host) -> None:
     done = host.run("--env", f"GIVEN={VALUE}-given", "--", "sh", "-c", text, env={"KEPT_BACK": VALUE + "-kept"})
     assert f"{VALUE}-given" in done.stdout.decode()
     assert f"{VALUE}-kept" not in done.stdout.decode()
+
+
+def test_the_fifo_of_makes_jobserver(
+    host: Host, workspace: Workspace, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """make 4.4 names a fifo in the temporary folder, where nothing else of the caller's is to be seen."""
+    folder = tmp_path_factory.mktemp("temporary")
+    fifo, other = folder / "GMfifo1", folder / "other"
+    os.mkfifo(fifo, 0o600)
+    other.write_text("hidden\n")
+    # A token is taken and put back; nothing beside the fifo is there to be read.
+    text = 'dd if="$1" bs=1 count=1 status=none && printf + >"$1"; cat "$2"; rm -f "$1"'
+    tokens = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        os.write(tokens, b"+")
+        env = {"MAKEFLAGS": f" -j2 --jobserver-auth=fifo:{fifo}"}
+        done = host.run("--", "sh", "-c", text, "sh", str(fifo), str(other), env=env)
+        assert done.stdout == b"+", done.stderr
+        assert os.read(tokens, 2) == b"+"
+        assert fifo.exists()
+    finally:
+        os.close(tokens)
+    # Only what is a fifo is shown.
+    env = {"MAKEFLAGS": f" -j2 --jobserver-auth=fifo:{other}"}
+    assert host.run("--", "cat", str(other), env=env).stdout == b""

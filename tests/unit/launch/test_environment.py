@@ -15,7 +15,6 @@ from sbx.launch.environment import (
     is_default,
     is_exec_like,
     jobserver,
-    jobserver_descriptors,
     secret_names,
 )
 from sbx.launch.redact import is_sensitive
@@ -117,7 +116,6 @@ def test_jobserver_descriptors_must_be_open_pipes(tmp_path: Path) -> None:
     read_fd, write_fd = os.pipe()
     with (tmp_path / "file").open("w") as file:
         good = b"-j4 --jobserver-auth=%d,%d" % (read_fd, write_fd)
-        assert jobserver_descriptors(good) == (read_fd, write_fd)
         assert jobserver({b"MAKEFLAGS": good}) == ((read_fd, write_fd), b"")
         assert jobserver({b"CARGO_MAKEFLAGS": b"--jobserver-fds=%d,%d" % (read_fd, write_fd)})[0] == (read_fd, write_fd)
         for bad in (
@@ -131,10 +129,10 @@ def test_jobserver_descriptors_must_be_open_pipes(tmp_path: Path) -> None:
             b"k -- --jobserver-auth=%d,%d" % (read_fd, write_fd),
             b"",
         ):
-            assert jobserver_descriptors(bad) == ()
+            assert jobserver({b"MAKEFLAGS": bad})[0] == ()
     os.close(read_fd)
     os.close(write_fd)
-    assert jobserver_descriptors(good) == ()
+    assert jobserver({b"MAKEFLAGS": good})[0] == ()
 
 
 def test_jobserver_fifo(tmp_path: Path) -> None:
@@ -144,3 +142,12 @@ def test_jobserver_fifo(tmp_path: Path) -> None:
     assert jobserver({b"MAKEFLAGS": b"-j4 --jobserver-auth=fifo:" + os.fsencode(fifo)}) == ((), os.fsencode(fifo))
     assert jobserver({b"MAKEFLAGS": b"--jobserver-auth=fifo:" + os.fsencode(tmp_path / "file")}) == ((), b"")
     assert jobserver({b"MAKEFLAGS": b"--jobserver-auth=fifo:/no/such"}) == ((), b"")
+    (tmp_path / "link").symlink_to(fifo)  # where it leads to is what can be shown
+    assert jobserver({b"MAKEFLAGS": b"--jobserver-auth=fifo:%s/link" % os.fsencode(tmp_path)})[1] == os.fsencode(fifo)
+
+
+def test_jobserver_fifo_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    monkeypatch.setattr("sbx.launch.environment.os.geteuid", lambda: os.getuid() + 1)
+    assert jobserver({b"MAKEFLAGS": b"--jobserver-auth=fifo:" + os.fsencode(fifo)}) == ((), b"")
