@@ -26,7 +26,10 @@ def environ_bytes() -> dict[bytes, bytes]:
 
 def record(result: Result, done: Done) -> None:
     """One line for a run. Trouble becomes a note of the report."""
-    trouble = append(fields_of(result), done.environ or environ_bytes())
+    fields = fields_of(result)
+    if result.denials:
+        fields.update(_rules_of(done.options))
+    trouble = append(fields, done.environ or environ_bytes())
     if trouble is not None:
         done.notes.append(f"no audit record was written: {trouble}")
 
@@ -87,6 +90,14 @@ def _denial(denial: Denial) -> dict[str, Any]:
         "likely": denial.likely,
     }
     return {name: value for name, value in fields.items() if value or name in ("operation", "path")}
+
+
+def _rules_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the run added to the policy, for whoever explains its denials later."""
+    found: dict[str, Any] = {name: list(options[name]) for name in ("read", "modify", "deny") if options.get(name)}
+    if options.get("policy"):
+        found["policy"] = os.path.abspath(options["policy"])
+    return {"options": found} if found else {}
 
 
 def _bounded(decisions: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sbx.model.profile import EffectiveProfile
+    from sbx.policy.document import RunRules
 
 
 def command(options: dict[str, Any], paths: list[str]) -> int:
@@ -48,12 +49,16 @@ def _network(options: dict[str, Any], paths: list[str]) -> int:
 
 
 def _last(options: dict[str, Any], paths: list[str]) -> int:
-    from sbx.cli.last import answers_for, check_options, last_run, no_denials
+    from sbx.cli.last import answers_for, check_options, last_run, no_denials, rules_of
 
     check_options(options, paths)
     record = last_run(working_directory())
     cwd = str(record["cwd"])
-    view = view_in_force(options.get("profile") or record.get("profile"), options.get("policy"), cwd)
+    policy_file, rules = rules_of(record)
+    # Not from the store: nobody asks that often.
+    view = make_view(options.get("profile") or record.get("profile"), options.get("policy") or policy_file, cwd, rules)[
+        0
+    ]
     answers = answers_for(view, record)
     if not answers and not options.get("json"):
         print(no_denials(record))
@@ -98,13 +103,15 @@ def view_in_force(profile: str | None, policy_file: str | None, cwd: str) -> Vie
         return make_view(profile, policy_file, cwd)[0]
 
 
-def make_view(name: str | None, policy_file: str | None, cwd: str) -> tuple[View, tuple[tuple[Any, ...], ...] | None]:
+def make_view(
+    name: str | None, policy_file: str | None, cwd: str, rules: RunRules | None = None
+) -> tuple[View, tuple[tuple[Any, ...], ...] | None]:
     """The view, and what it has to be compared with before it is used again."""
     from sbx.policy.layers import effective_profile, load_policy
     from sbx.report.view import view_of
 
     policy = load_policy(cwd, policy_file=policy_file, environ=os.environ)
-    profile = effective_profile(policy, name)
+    profile = effective_profile(policy, name) if rules is None else effective_profile(policy, name, rules)
     known: tuple[tuple[Any, ...], ...] | None = None
     if sys.platform == "linux":
         from sbx.supervise.compile import policy_dependencies

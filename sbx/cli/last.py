@@ -9,6 +9,7 @@ from typing import Any
 from sbx.audit import records
 from sbx.errors import SbxError, UsageError
 from sbx.model.glob import split_path
+from sbx.policy.document import RunRules
 from sbx.policy.folders import find_workspace_file
 from sbx.report.denials import access_of
 from sbx.report.explain import Answer, explain
@@ -39,6 +40,21 @@ def last_run(cwd: str) -> dict[str, Any]:
 def _workspace(cwd: str) -> str:
     file = find_workspace_file(os.path.realpath(cwd))
     return os.path.realpath(cwd) if file is None else os.path.dirname(file)
+
+
+def rules_of(record: dict[str, Any]) -> tuple[str | None, RunRules]:
+    """The policy file that was named for the run, and the rules of its command line."""
+    options = record.get("options")
+    if not isinstance(options, dict):
+        return None, RunRules()
+    policy = options.get("policy")
+
+    def listed(name: str) -> tuple[str, ...]:
+        rules = options.get(name)
+        return tuple(str(rule) for rule in rules) if isinstance(rules, list) else ()
+
+    rules = RunRules(read=listed("read"), modify=listed("modify"), deny=listed("deny"))
+    return policy if isinstance(policy, str) else None, rules
 
 
 def answers_for(view: View, record: dict[str, Any]) -> list[Answer]:

@@ -17,7 +17,7 @@ from sbx.policy.digest import sha256_hex
 from sbx.policy.document import WORKSPACE, Policy, ProfileSource, Written
 from sbx.policy.folders import WORKSPACE_FILE, home_folder
 from sbx.policy.layers import effective_profile, load_policy
-from sbx.policy.learning import EXEC, FEW, MODIFY, Generalizer, Need, Proposal
+from sbx.policy.learning import EXEC, FEW, MODIFY, NOTHING, Generalizer, Need, Proposal, asked_for
 from sbx.policy.patch import difference, patched
 from sbx.report.denials import SURE
 from sbx.report.words import visible
@@ -39,7 +39,8 @@ def command(options: dict[str, Any], words: list[str]) -> int:
     policy = load_policy(cwd, policy_file=options.get("policy"), environ=os.environ)
     base = base_profile(policy, name)
     outcome = run_observed(policy, base, options, words, cwd)
-    proposal = propose(base, without_noise(base, needs_of(outcome)), policy)
+    needs = asked_for(needs_of(outcome), os.path.realpath(home_folder(policy.environ)))
+    proposal = propose(base, without_noise(base, needs), policy)
     tell_left_out(proposal)
     return hand_over(proposal, policy, name, options, words, succeeded(outcome))
 
@@ -104,11 +105,12 @@ def succeeded(outcome: Outcome) -> bool:
 
 
 def needs_of(outcome: Outcome) -> list[Need]:
-    return [
-        Need(os.fsdecode(location), access, operation)
-        for operation, access, location, evidence, _follow, _program, _mode in outcome.get("denied", [])
-        if evidence == SURE or os.path.lexists(location)
-    ]
+    """In the order in which they came up; what is not there has no access."""
+    needs = []
+    for operation, access, location, evidence, _follow, _program, _mode in outcome.get("denied", []):
+        there = evidence == SURE or os.path.lexists(location)
+        needs.append(Need(os.fsdecode(location), access if there else NOTHING, operation))
+    return needs
 
 
 def without_noise(base: EffectiveProfile, needs: list[Need]) -> list[Need]:

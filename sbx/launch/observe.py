@@ -228,9 +228,12 @@ class Observer:
         if self.learning:
             if operation == "connect":
                 return self._needed("connect", MODIFY, place, follow, pid), True
-            # That something may be written or executed is needed by who does it, not by who asks.
+            # That something may be executed is needed by who does it, not by who asks.
             wanted = not self.allowed(place, READ)
-            return (self._needed("stat", READ, place, follow, pid) if wanted else None), True
+            record = self._needed("stat", READ, place, follow, pid) if wanted else None
+            if access == MODIFY and os.access(place.path, os.W_OK):
+                record = self._needed("access", MODIFY, place, follow, pid)
+            return record, True
         if _works(operation, flags, place, follow):
             return None, True
         sure = access != READ and self.allowed(place, READ) and place.mode() != 0

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from sbx.model.glob import escape, split_path
 
 READ, MODIFY, EXEC = 0, 1, 2
+NOTHING = -1  # a look at what is not there
 
 # Folders in the home folder whose children belong to one tool each.
 SHARED_HOMES = (".cache", ".config", ".local/share", ".local/state", ".local/lib", "go", "Library/Caches")
@@ -77,6 +78,29 @@ def looks_secret(path: str) -> bool:
         or name.startswith(SECRET_STARTS)
         or any(part in name for part in SECRET_PARTS)
     )
+
+
+def asked_for(needs: list[Need], home: str) -> list[Need]:
+    """Without looks at what is not there. But a tool that does not find its folder in ~/.cache asks whether ~/.cache
+    may be written, to make it there: that folder is what it needs, and not all of ~/.cache."""
+    shared = [(*split_path(home), *split_path(each)) for each in SHARED_HOMES]
+    kept = []
+    for position, need in enumerate(needs):
+        if need.access == NOTHING:
+            continue
+        names = split_path(need.path)
+        if need.operation != "access" or not any(names == each[: len(names)] for each in shared):
+            kept.append(need)
+            continue
+        missing = [split_path(each.path) for each in needs[:position] if each.access == NOTHING]
+        missing = [each for each in missing if _below(each, names)]
+        wanted = missing.pop() if missing else ()
+        while missing and _below(missing[-1], wanted):  # it looked for the inner one first
+            wanted = missing.pop()
+        tool = next((wanted[: len(each) + 1] for each in shared if _below(wanted, each)), None)
+        if tool is not None:
+            kept.append(Need("/" + "/".join(tool), MODIFY, "access"))
+    return kept
 
 
 class Generalizer:
@@ -188,6 +212,8 @@ class Generalizer:
             owner = None if names[: len(self.workspace)] == self.workspace else self._owner(names)
             if owner is not None:
                 rules.append(_subtree(owner))
+            elif "access" in done and not os.path.isfile(path):
+                rules.append(_subtree(names))
             elif top is not None:
                 rules.append(_subtree(top))
             elif not done & NAMING:

@@ -69,7 +69,7 @@ def judged(
             missing += count
             continue
         denial = denial_of(view, word, access, path, cwd, program=os.fsdecode(program), count=count)
-        if denial is None or not (_changed(path, mode) or _possible(word, path)):
+        if denial is None or not (_changed(path, mode) or _possible(word, access, path)):
             continue
         key = (access, word, path)
         earlier = found.get(key)
@@ -137,10 +137,12 @@ def _changed(path: str, mode: int) -> bool:
         return True
 
 
-def _possible(word: str, path: str) -> bool:
+def _possible(word: str, access: int, path: str) -> bool:
     """Would the system itself have let it happen? What fails everywhere is no denial of ours."""
     if word in MAKES or word in MOVES:
         return os.access(os.path.dirname(path) or "/", os.W_OK) or not os.path.lexists(os.path.dirname(path))
+    if word == "access" and access == MODIFY:
+        return os.access(path, os.W_OK)
     if not os.path.lexists(path) or word in LOOKS:
         return True
     if word in OWNS:

@@ -152,6 +152,15 @@ def test_explain_last_and_audit_denied(sbx: Any, project: Any) -> None:
     assert sbx("explain", env=TRUSTED).rc == 2
 
 
+def test_explain_last_knows_the_options_of_the_run(sbx: Any, project: Any) -> None:
+    project.write("other/policy.yaml", "schemaVersion: 2\nfsProfiles:\n  p:\n    read: ['./src/**']\n")
+    options = ("--policy", "other/policy.yaml", "--profile", "p", "--read", "./**", "--deny", "./a.txt", "--trace")
+    sbx("run", *options, "--", "cat", "a.txt")
+    explained = sbx("explain", "--last")
+    assert explained.rc == 1, explained.stderr
+    assert f"{project.root}/a.txt: read: decided by !./a.txt" in explained.stdout, explained.stdout
+
+
 def test_notes_from_the_commands_own_lines(sbx: Any, project: Any) -> None:
     script = "cat .env; cat none.txt; echo x > a.txt; echo './a.txt: Permission denied' >&2; exit 3"
     for _ in range(2):  # the second from the stored plan

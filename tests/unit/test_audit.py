@@ -49,6 +49,7 @@ def result(**change: object) -> Result:
 class Done:
     def __init__(self) -> None:
         self.environ: dict[bytes, bytes] = {}
+        self.options: dict[str, object] = {}
         self.notes: list[str] = []
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sbx.policy.learning import EXEC, MODIFY, READ, Generalizer, Need, Proposal, looks_secret
+from sbx.policy.learning import EXEC, MODIFY, NOTHING, READ, Generalizer, Need, Proposal, asked_for, looks_secret
 from sbx.policy.patch import difference, patched
 
 
@@ -74,6 +74,23 @@ def test_a_file_that_is_only_written_is_granted_alone(places: tuple[str, str]) -
     assert propose(places, Need(f"{workspace}/log", MODIFY, "write")).modify == ["./log"]
 
 
+def test_who_asks_about_a_shared_folder_wants_the_name_it_looked_for(places: tuple[str, str]) -> None:
+    home = places[1]
+    os.mkdir(f"{home}/.cache")
+    before = [Need(f"{home}/.toolrc", NOTHING, "stat")]
+    asks = Need(f"{home}/.cache", MODIFY, "access")
+    looks = [Need(f"{home}/.cache/tool/http", NOTHING, "stat"), Need(f"{home}/.cache/tool", NOTHING, "stat")]
+    found = asked_for([*before, *looks, asks], home)
+    assert propose(places, *found).modify == ["~/.cache/tool/**"]
+    no_cache = [*looks, Need(f"{home}/.cache", NOTHING, "stat"), Need(home, MODIFY, "access")]
+    assert propose(places, *asked_for(no_cache, home)).modify == ["~/.cache/tool/**"]
+    assert asked_for([*before, asks], home) == []
+    assert asked_for([*before, Need(home, MODIFY, "access")], home) == []
+    os.mkdir(f"{places[0]}/out")
+    own = asked_for([Need(f"{places[0]}/out", MODIFY, "access")], home)
+    assert propose(places, *own).modify == ["./out/**"]
+
+
 def test_denied_and_secret_paths_are_left_to_a_person(places: tuple[str, str]) -> None:
     workspace, home = places
     found = propose(
@@ -129,3 +146,42 @@ def test_a_patch_only_adds(places: tuple[str, str]) -> None:
     assert [line for line in lines if line.startswith("-") and not line.startswith("---")] == []
     added = [line[1:].strip() for line in lines if line.startswith("+") and not line.startswith("+++")]
     assert added == ['- "./x"', '- "./z"', "modify:", '- "./out/**"']
+
+
+WITH_COMMENTS = """\
+schemaVersion: 2
+fsProfiles:
+  a:
+    read:
+      - ./y   # why
+
+    # what it may change
+    modify: ['./z']   # short
+
+  # about b
+  b:
+    read: ['./**']
+
+# about denies
+denyRead: ['./x']
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "after", "added"),
+    [
+        ("a", "      - ./y   # why\n", '      - "./n"\n'),
+        ("b", "    read: ['./**', \"./n\"]\n", '    modify:\n      - "./out/**"\n'),
+        ("new", "    read: ['./**']\n", "  new:\n    # looks secret, left to you: /s.env\n    description: d\n"),
+    ],
+)
+def test_what_is_added_stands_with_its_own_and_not_below_another_comment(name: str, after: str, added: str) -> None:
+    proposal = Proposal(read=["./n"], modify=["./out/**"], secrets=["/s.env"])
+    for newline in ("\n", "\r\n"):
+        old = WITH_COMMENTS.replace("\n", newline)
+        new = patched(old, name, proposal, extends="", description="d")
+        assert (after + added).replace("\n", newline) in new
+        assert new.endswith("\n# about denies\ndenyRead: ['./x']\n".replace("\n", newline))
+        assert "    # what it may change\n    modify: ['./z'".replace("\n", newline) in new
+        assert f"  # about b{newline}  b:{newline}" in new
+        assert new.count("\r") == (new.count("\n") if newline == "\r\n" else 0)
