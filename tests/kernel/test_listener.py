@@ -1,0 +1,71 @@
+"""The listener that performs calls: nothing races past it, nothing makes it hang or grow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import busy_callers
+import pytest
+from capabilities import requires
+from sandboxed import PYTHON, Rules, compile_rules, run_compiled
+
+import sbx
+
+RULES = Rules(modify=("./**",), deny_modify=("./**/.denied",))
+TRIES, DEEP_TRIES = 10_000, 100_000
+
+
+@requires("userns", "notify", tools=["gcc"])
+@pytest.mark.timeout(600)
+def test_no_denied_name_appears_while_threads_rewrite_the_path(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    tries = DEEP_TRIES if pytestconfig.getoption("--deep") else TRIES
+    program = tmp_path / "race"
+    source = Path(__file__).with_name("race.c")
+    subprocess.run(["gcc", "-O1", "-pthread", "-o", program, source], check=True)
+    folder = tmp_path / "work"
+    (folder / "sub").mkdir(parents=True)
+    compiled = compile_rules(RULES, str(tmp_path.resolve()))
+    ended = run_compiled(compiled, [str(program.resolve()), str(folder.resolve() / "sub"), str(tries)])
+    assert (ended.status, ended.stderr) == (0, b""), ended.stdout
+    assert not list(folder.rglob(".denied"))
+
+
+@requires("userns", "notify")
+def test_many_callers_some_killed_some_stopped(tmp_path: Path) -> None:
+    compiled = compile_rules(RULES, str(tmp_path.resolve()))
+    script = Path(busy_callers.__file__).read_text()
+    ended = run_compiled(compiled, [*PYTHON, "-c", script, str(tmp_path.resolve()), "8", "8", "25"])
+    assert ended.status == 0, ended.stderr.decode()
+    finished, before, after = ended.stdout.decode().splitlines()
+    assert finished == str([0] * 6)
+    assert before == after
+    assert not list(tmp_path.rglob(".denied"))
+    files = [path for path in tmp_path.rglob("*x") if path.is_file()]
+    assert len(files) >= 6 * 8 * 25
+
+
+LIBRARY_USER = """
+import sys
+sys.path[:0] = sys.argv[2].split(":")
+from sandboxed import Rules, compile_rules, run_compiled
+workspace = sys.argv[1]
+compiled = compile_rules(Rules(modify=("./**",), deny_modify=("./**/.denied",)), workspace)
+for path in ([], [workspace]):  # once before: what this process itself needs is imported by then
+    sys.path[:0] = path
+    ended = run_compiled(compiled, ["/bin/sh", "-c", "mkdir a; : > a/b; mv a c; rm -r c; exit 3"])
+    assert ended.status == 3, ended
+"""
+
+
+@requires("userns", "notify")
+def test_nothing_is_imported_from_what_the_command_can_write(tmp_path: Path) -> None:
+    """A program that uses the library may have such a folder on its path; pid 1 inside must never look there."""
+    for name in sys.stdlib_module_names:
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w').close()")
+    paths = ":".join(
+        str(Path(module.__file__ or "").parents[up].resolve()) for module, up in ((busy_callers, 0), (sbx, 1))
+    )
+    subprocess.run([sys.executable, "-c", LIBRARY_USER, str(tmp_path.resolve()), paths], check=True)
+    assert not (tmp_path / "imported").exists()
