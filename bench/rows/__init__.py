@@ -3,6 +3,7 @@
 ORDER = (
     "start",
     "first",
+    "crowd",
     "explain",
     "library",
     "cpu",

@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from capabilities import requires
-from runs import LANDLOCK, Host, with_command
+from runs import LANDLOCK, PATIENCE_S, Host, with_command
 
 if TYPE_CHECKING:
     from conftest import Sbx, Workspace
@@ -187,3 +188,23 @@ def test_a_working_directory_that_goes_away(here: Host, workspace: Workspace) ->
     gone = Host(here.name, (sys.executable, "-c", text, str(below)), (), here.command)
     done = gone.run("--", "true")
     assert (done.returncode, b"the working directory is gone" in done.stderr) == (125, True)
+
+
+@pytest.mark.parametrize(("count", "stored"), [(8, False), (64, True)], ids=["8-new", "64-stored"])
+def test_many_runs_at_once(here: Host, workspace: Workspace, count: int, stored: bool) -> None:
+    """Each has its own output, its own status and its own line in the log; the stored plan survives its writers."""
+    log = workspace.home / ".local/state/sbx/audit.jsonl"
+    before = int(stored and here.run("--", "true").returncode == 0)
+    text = 'echo "$1" >"made-$1"; cat "made-$1"; exit "$2"'
+    argv = here.argv("--report", "never", "--", "sh", "-c", text, "sh")
+    codes = [0 if number % 8 else number for number in range(count)]  # a plain success goes the shortest way
+    runs = [
+        subprocess.Popen([*argv, str(number), str(code)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for number, code in enumerate(codes)
+    ]
+    seen = [(*run.communicate(timeout=PATIENCE_S), run.returncode) for run in runs]
+    assert seen == [(b"%d\n" % number, b"", code) for number, code in enumerate(codes)]
+    records = [json.loads(line) for line in log.read_text().splitlines()][before:]
+    assert sorted(record["rc"] for record in records) == sorted(codes)
+    drafts = [path.name for path in (workspace.home / ".cache/sbx").rglob("*.*")]
+    assert drafts == []
