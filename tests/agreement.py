@@ -289,7 +289,7 @@ def _across(self: Comparison, step: Step) -> bool:
     if kind not in (*MOVES, "link", "nameless") or step.inside != errno.EXDEV:
         return False
     old, new = (need.place for need in step.needs[:2])
-    if self.by_hand(old) and self.by_hand(new):
+    if kind != "nameless" and self.by_hand(old) and self.by_hand(new):
         return False
     source = old if kind in ("link", "nameless") else os.path.dirname(old)
     return self.mount_of(source) != self.mount_of(os.path.dirname(new))

@@ -348,7 +348,8 @@ def account(profile: EffectiveProfile, plan: Plan, capabilities: Capabilities) -
     mode = profile.network.mode
     found: dict[str, Applied] = {}
     if namespaces:
-        found["filesystem"] = Applied(True, not plan.refusals, f"private root{second}")
+        by_hand = "; single names by hand" if reaches_single_names(profile, plan, capabilities) else ""
+        found["filesystem"] = Applied(True, not plan.refusals, f"private root{second}{by_hand}")
         found["processes"] = Applied(True, True, "own pid namespace")
     else:
         found["filesystem"] = Applied(True, abi >= 3 and not plan.refusals, f"Landlock ABI {abi}; names stay visible")

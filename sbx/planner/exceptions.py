@@ -36,27 +36,29 @@ EXCEPTIONS: dict[str, KnownException] = {
             "mount-point-stays",
             _STRICTER,
             BOTH,
-            "A path that is granted or protected by itself can be written in place but not removed, renamed or "
-            "replaced; the topmost folder of a grant stays where it is.",
+            "A path that is protected by itself cannot be removed, renamed or replaced; nor can one that is granted by "
+            "itself, or the topmost folder of a grant, unless single names are made by hand.",
         ),
         _known(
             "directory-itself",
             _STRICTER,
             BOTH,
-            "A folder that may be modified, but not every name that could be made in it, is read-only itself; what "
-            "exists in it keeps its own verdict.",
+            "A folder that may be modified, but not every name that could be made in it, is read-only itself, unless "
+            "single names are made by hand; what exists in it keeps its own verdict.",
         ),
         _known(
             "snapshot-grant",
             _SNAPSHOT,
             BOTH,
-            "A grant by wildcard inside a folder that is not granted holds for the names that existed at the start.",
+            "A grant by wildcard inside a folder that is not granted holds for the names that existed at the start, "
+            "unless single names are made by hand.",
         ),
         _known(
             "missing-grant",
             _SNAPSHOT,
             BOTH,
-            "A granted path that did not exist at the start, in a folder that may not be modified, cannot be made.",
+            "A granted path that did not exist at the start, in a folder that may not be modified, cannot be made, "
+            "unless single names are made by hand.",
         ),
         _known(
             "snapshot-deny",
