@@ -18,6 +18,7 @@ import stat
 
 from sbx.backends.capabilities import Capabilities
 from sbx.kernel.machine import machine_key
+from sbx.kernel.own_folder import make_own_folder
 from sbx.launch.store import write_whole
 from sbx.policy.folders import cache_folder
 from sbx.version import VERSION
@@ -47,7 +48,7 @@ def store(capabilities: Capabilities, folder: str | None = None) -> None:
     folder = cache_folder(os.environ) if folder is None else folder
     temporary = f"{folder}/{FILE}.{os.getpid()}"
     try:
-        os.makedirs(folder, 0o700, exist_ok=True)
+        make_own_folder(folder)
         write_whole(temporary, marshal.dumps((_key(), capabilities.to_tuple())))
         os.replace(temporary, f"{folder}/{FILE}")
     except OSError:

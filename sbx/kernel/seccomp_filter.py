@@ -101,6 +101,8 @@ NETLINK_ROUTE, NETLINK_KOBJECT_UEVENT = 0, 15
 SOCK_STREAM, SOCK_SEQPACKET, SOCK_DCCP, SOCK_TYPE_MASK = 1, 5, 6, 0xF
 IPPROTO_TCP, IPPROTO_DCCP, IPPROTO_SCTP = 6, 33, 132
 
+LANDLOCK_CALLS = ("landlock_create_ruleset", "landlock_restrict_self")
+
 # The calls by which a name comes into being, for a listener that judges names made during the run.
 _CREATING = "creat openat2 mkdir mkdirat mknod mknodat link linkat symlink symlinkat rename renameat renameat2 bind"
 NOTIFY_CREATES: tuple[Notify, ...] = (
@@ -160,6 +162,10 @@ def build_filter(
     }
     answers = _answers(machine, checks, deny_userns)
     _add_notifications(answers, numbers(machine), notify)
+    if notify:
+        # The listener makes names on the callers' behalf, and cannot know of a Landlock domain of their own: such a
+        # domain would hold nothing. Rather none than that; programs take this answer for "switched off".
+        answers.update(dict.fromkeys((numbers(machine)[name] for name in LANDLOCK_CALLS), EOPNOTSUPP))
     _add_watched(answers, numbers(machine), watch)
     asm = Assembler()
     native = Label()
@@ -361,5 +367,6 @@ def summary(
         lines.append("unix sockets other than socketpair")
     lines.append("calls of other architectures (kills), calls newer than this version of sbx")
     if notify:
+        lines.append("Landlock domains of the command's own: " + ", ".join(LANDLOCK_CALLS))
         lines.append("judged by the listener: " + ", ".join(dict.fromkeys(name for name, _, _ in notify)))
     return tuple(lines)

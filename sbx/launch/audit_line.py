@@ -159,19 +159,17 @@ def append(fields: dict[str, Any], environ: Mapping[bytes, bytes]) -> str | None
 
 
 def _open(folder: bytes) -> int:
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    flags = os.O_WRONLY | os.O_APPEND
     if sys.platform != "win32":
         flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     path = folder + b"/" + NAME
     try:
         descriptor = os.open(path, flags, 0o600)
     except FileNotFoundError:
-        os.makedirs(os.path.dirname(folder), 0o700, exist_ok=True)
-        try:
-            os.mkdir(folder, 0o700)
-        except FileExistsError:
-            pass
-        descriptor = os.open(path, flags, 0o600)
+        from sbx.kernel.own_folder import make_own_folder
+
+        make_own_folder(folder)
+        descriptor = os.open(path, flags | os.O_CREAT, 0o600)
     found = os.fstat(descriptor)
     if found.st_mode & 0o170000 != 0o100000:
         os.close(descriptor)

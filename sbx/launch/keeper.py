@@ -36,9 +36,10 @@ def set_up(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> None:
     inside.descriptors(run, (status_fd, parent_fd))
     process.drop_capabilities()
     process.no_new_privs()
-    process.prctl(process.PR_SET_DUMPABLE, 0)
+    # First: in a sandbox within another one, the outer one judges new names, and cannot look into who hides itself.
     if run["private_tmp"]:
         inside.step("make a private directory for temporary files", os.mkdir, run["private_tmp"], 0o700)
+    process.prctl(process.PR_SET_DUMPABLE, 0)
 
 
 class Keeper:

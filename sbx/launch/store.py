@@ -133,12 +133,10 @@ def save(key: bytes, dependencies: tuple[Dependency, ...], entry: dict[str, Any]
     folder = directory(environ)
     if folder is None:
         return False
+    from sbx.kernel.own_folder import make_own_folder  # rarely needed
+
     try:
-        os.makedirs(os.path.dirname(folder), 0o700, exist_ok=True)
-        try:
-            os.mkdir(folder, 0o700)
-        except FileExistsError:
-            pass
+        make_own_folder(folder)
         above = os.lstat(folder)
         if above.st_uid != os.geteuid() or above.st_mode & 0o170077 != 0o040000:
             return False

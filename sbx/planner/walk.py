@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Mapping
 
+from sbx.kernel.own_folder import make_own_folder
 from sbx.model.plan import DirectoryStamp
 from sbx.policy.folders import cache_folder
 
@@ -177,7 +178,7 @@ def _is_ours(found: os.stat_result) -> bool:
 
 def _store(path: str, entries: dict[str, Cached]) -> None:
     directory = os.path.dirname(path)
-    os.makedirs(directory, mode=0o700, exist_ok=True)
+    make_own_folder(directory)
     if not _is_private(os.lstat(directory), stat.S_IFDIR):
         return
     temporary = f"{path}.{os.getpid()}"

@@ -6,12 +6,14 @@ import errno
 import os
 import stat
 
+from sbx.kernel.own_folder import make_own_folder
+
 MAX_BYTES = 16 * 1024 * 1024
 
 
 def private_folder(folder: str) -> None:
     """Make sure the folder exists, is ours and is closed to others. Raises OSError."""
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    make_own_folder(folder)
     status = os.lstat(folder)
     if not stat.S_ISDIR(status.st_mode) or not _is_ours(status):
         raise PermissionError(errno.EPERM, "it belongs to somebody else or is not a folder", folder)

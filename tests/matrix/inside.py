@@ -45,10 +45,16 @@ def attempt(folder: Path, *options: str) -> str:
     if done.returncode == 0 and done.stdout.endswith("."):
         leaks = done.stdout[:-1]
         return f"leaks {leaks}" if leaks else "ran"
-    if done.returncode == 125 and "spawn_sandbox_unavailable" in done.stderr:
+    if done.returncode == 125 and last_event(folder) == "spawn_sandbox_unavailable":
         return "refused"
     words = done.stderr.strip().splitlines()
     return f"failed {done.returncode}: {words[0] if words else done.stdout!r}"
+
+
+def last_event(folder: Path) -> str:
+    """What the audit log says of the last run: a refusal has a record of its own."""
+    log = folder.parent / "home/.local/state/sbx/audit.jsonl"
+    return str(json.loads(log.read_text().splitlines()[-1])["event"]) if log.exists() else ""
 
 
 def main() -> None:
