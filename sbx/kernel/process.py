@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
-from sbx.kernel.call import MACHINE, NUMBERS, argument_area, copy, fill, syscall
+from sbx.kernel.call import MACHINE, NUMBERS, Buffer, argument_area, copy, fill, syscall
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
@@ -110,6 +110,24 @@ def close_from(first: int, keep: tuple[int, ...] = ()) -> None:
 
 def pidfd_open(pid: int) -> int:
     return syscall("pidfd_open", NUMBERS["pidfd_open"], "ll", pid, 0)
+
+
+class Waiting:
+    """wait4(2) for any child, without the module `resource`, which the interpreter's own wait4 loads at every start."""
+
+    def __init__(self) -> None:
+        self._buffer = Buffer(8 + 144)  # int status; struct rusage
+        self._words = self._buffer.words()
+
+    def __call__(self, options: int) -> tuple[int, int, int]:
+        """(pid or 0, status, the most memory it had in KiB). Goes on waiting after a signal's handler ran."""
+        status = self._buffer.address
+        while True:
+            try:
+                pid = syscall("wait4", NUMBERS["wait4"], "llll", -1, status, options, status + 8)
+            except InterruptedError:
+                continue
+            return pid, self._words[0] & 0xFFFFFFFF, self._words[5]
 
 
 def signalfd(signals: tuple[int, ...]) -> int:

@@ -58,6 +58,7 @@ LATER_MODULES = (
     "sbx.launch.streams",
 )
 
+_FUTURE = b"\nfrom __future__ import annotations\n"
 STAMPED = ("launch", "kernel", "model", "version.py")  # an installer that changes a file makes it anew in its folder
 
 
@@ -98,8 +99,13 @@ def _row(name: str, package: str) -> tuple[str, str, bool, CodeType]:
     below = f"{package}/{name.partition('.')[2].replace('.', '/')}".rstrip("/")
     is_package = os.path.isdir(below)
     origin = f"{below}/__init__.py" if is_package else f"{below}.py"
-    with open(origin, "rb") as source:
-        code = compile(source.read(), origin, "exec", dont_inherit=True, optimize=2)
+    with open(origin, "rb") as file:
+        source = file.read()
+    # As a flag: the statement would import the module of that name, from the disk.
+    flags = 0
+    if _FUTURE in source:
+        source, flags = source.replace(_FUTURE, b"\n", 1), annotations.compiler_flag
+    code = compile(source, origin, "exec", flags, dont_inherit=True, optimize=2)
     return (name, origin, is_package, _without_lines(code))
 
 

@@ -9,7 +9,6 @@ that it has no handler for.
 from __future__ import annotations
 
 import marshal
-import resource  # noqa: F401  # wait4 imports it at its first call, which would be after the pivot
 import select
 import sys
 
@@ -34,6 +33,7 @@ STARTED, FAILED, EXEC_FAILED, STOPPED, EXITED, DENIED, COUNTED = 1, 2, 3, 4, 5, 
 CONTINUE_WITH_TERMINAL = 40  # a real-time signal that nobody else uses
 KILL_EVERYTHING = 41  # to a keeper; pid 1 of a namespace gets SIGKILL
 
+GATE_OPEN = b"g"
 FORWARDED = (1, 2, 3, 10, 12, 15, 28)  # HUP INT QUIT USR1 USR2 TERM WINCH
 SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGXFSZ = (
     1, 2, 9, 13, 15, 17, 18, 19, 20, 21, 22, 25,
@@ -104,6 +104,8 @@ def _set_up(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> None:
     root.build((*launch["operations"], *show_jobserver(run)))
     root.enter()
     confine(launch, run, status_fd)
+    if run["gate"] >= 0:
+        pass_gate(run["gate"])
 
 
 def confine(launch: Launch, run: Run, status_fd: int) -> None:
@@ -112,7 +114,7 @@ def confine(launch: Launch, run: Run, status_fd: int) -> None:
     sys.path.clear()
     sys.meta_path.clear()
     step("enter the working directory", os.chdir, launch["cwd"])
-    descriptors(run, (status_fd,))
+    descriptors(run, (status_fd, run["gate"]) if run["gate"] >= 0 else (status_fd,))
     limits(run)
     process.drop_capabilities()
     process.no_new_privs()
@@ -122,6 +124,13 @@ def confine(launch: Launch, run: Run, status_fd: int) -> None:
         landlock_rules(launch["landlock"], jobserver_rule(run))
     if launch["seccomp"] and not listens(launch):
         step("install the system call filter", seccomp.install, launch["seccomp"])
+
+
+def pass_gate(gate: int) -> None:
+    """The plan was still being checked while this process carried it out. Without a word from there, nothing starts."""
+    if os.read(gate, 1) != GATE_OPEN:
+        os._exit(125)
+    os.close(gate)
 
 
 def die_with_parent(parent_fd: int) -> None:
@@ -256,10 +265,11 @@ def supervise_command(launch: Launch, run: Run, status_fd: int) -> None:
         give_terminal(run["terminal"], command)
     let_go_of_streams()
     tell(status_fd, (STARTED, command))
+    wait = process.Waiting()
     while True:
-        pid, status, usage = os.wait4(-1, WUNTRACED_WALL)
+        pid, status, max_rss = wait(WUNTRACED_WALL)
         if pid == command:
-            _command_changed(command, run, status, usage, status_fd)
+            _command_changed(command, run, status, max_rss, status_fd)
 
 
 def listens(launch: Launch) -> bool:
@@ -267,7 +277,7 @@ def listens(launch: Launch) -> bool:
     return launch["future"] is not None or launch.get("trace") is not None
 
 
-def _command_changed(command: int, run: Run, status: int, usage: Any, status_fd: int) -> None:
+def _command_changed(command: int, run: Run, status: int, max_rss: int, status_fd: int) -> None:
     if os.WIFSTOPPED(status):
         message = command_stopped(command, run, os.WSTOPSIG(status))
         if message is not None:
@@ -275,7 +285,7 @@ def _command_changed(command: int, run: Run, status: int, usage: Any, status_fd:
         return
     # What it waited for counts as its own; what outlived it is killed with this process and not counted.
     total = os.times()
-    tell(status_fd, (EXITED, status, total.children_user, total.children_system, usage.ru_maxrss))
+    tell(status_fd, (EXITED, status, total.children_user, total.children_system, max_rss))
     os._exit(0)
 
 
@@ -341,15 +351,16 @@ def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
 
 
 def _reap(command: int, run: Run, status_fd: int) -> None:
+    wait = process.Waiting()
     while True:
         try:
-            pid, status, usage = os.wait4(-1, WUNTRACED_WALL | os.WNOHANG)
+            pid, status, max_rss = wait(WUNTRACED_WALL | os.WNOHANG)
         except ChildProcessError:
             return
         if pid == 0:
             return
         if pid == command:
-            _command_changed(command, run, status, usage, status_fd)
+            _command_changed(command, run, status, max_rss, status_fd)
 
 
 def send_group(command: int, number: int) -> None:

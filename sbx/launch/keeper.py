@@ -9,6 +9,7 @@ temporary files is its work too, since nothing else is sure to outlive the tree.
 from __future__ import annotations
 
 import os
+import resource  # noqa: F401  # wait4 imports it at its first call, where nothing may be readable any more
 import select
 import sys
 

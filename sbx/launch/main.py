@@ -11,7 +11,8 @@ from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.launch import store
 from sbx.launch.options import Unusual, parse_run, split_sh
 from sbx.launch.overhear import overheard
-from sbx.launch.perform import make_run, open_standard_descriptors, perform
+from sbx.launch.perform import Outdated, make_run, open_standard_descriptors, perform
+from sbx.launch.root import MAKE_DIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,10 +48,14 @@ def fast_run(word: str, arguments: list[str]) -> dict[str, Any] | None:
     except OSError:
         return None
     key = store.make_key(options, cwd, environ)
-    prepared: Any = store.load(key, environ)
+    prepared: Any
+    prepared, dependencies = store.find(key, environ)
     if prepared is None or prepared["sample"] or prepared["cgroup"] or prepared["network"][0] == "allow":
         return None
     if command[0].rpartition("/")[2] in prepared["adapted"] or not limits_are_plain(prepared["limits"]):
+        return None
+    checked = must_be_checked_first(prepared["launch"])
+    if checked and not store.unchanged(dependencies, environ):
         return None
     try:
         open_standard_descriptors()
@@ -67,8 +72,9 @@ def fast_run(word: str, arguments: list[str]) -> dict[str, Any] | None:
         streams, errors_at = overheard()
         if streams is not None:
             run["streams"] = streams.child
-        outcome = perform(prepared, run, streams=streams, meanwhile=get_ready_to_record)
-    except SbxError:
+        is_valid = None if checked else lambda: store.unchanged(dependencies, environ)
+        outcome = perform(prepared, run, streams=streams, meanwhile=get_ready_to_record, is_valid=is_valid)
+    except (SbxError, Outdated):
         return None  # the compile side meets it again, and finds the words
     except OSError:
         store.forget(key, environ)
@@ -86,6 +92,12 @@ def fast_run(word: str, arguments: list[str]) -> dict[str, Any] | None:
         "streams": streams,
         "errors_at": errors_at,
     }
+
+
+def must_be_checked_first(launch: dict[str, Any]) -> bool:
+    """Other plans are carried out while they are checked, in namespaces where nothing comes of it if they are outdated:
+    this one would leave something behind, or has no such namespaces."""
+    return not launch["namespaces"] or any(operation[0] == MAKE_DIR for operation in launch["operations"])
 
 
 def limits_are_plain(limits: dict[str, Any]) -> bool:

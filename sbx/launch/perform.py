@@ -13,12 +13,13 @@ from sbx.kernel import signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.launch.environment import build_environment, jobserver, with_options
 from sbx.launch.hearing import open_signal_fd, watched_signals
-from sbx.launch.inside import KILL_EVERYTHING, SIGKILL
+from sbx.launch.inside import GATE_OPEN, KILL_EVERYTHING, SIGKILL
 from sbx.launch.rlimits import clamp
 from sbx.launch.start import start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NotRequired, TypedDict
 
     from sbx.launch.cgroup import Settings
@@ -54,6 +55,11 @@ if TYPE_CHECKING:
 
 
 assert sys.platform == "linux"  # for type checkers on other platforms
+
+
+class Outdated(Exception):
+    """The plan is no longer what its sources say."""
+
 
 DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
 
@@ -151,6 +157,7 @@ def make_run(prepared: Prepared, request: Request) -> Run:
         "private_tmp": private_tmp,
         "channel": -1,
         "proxy_port": 0,
+        "gate": -1,
     }
 
 
@@ -162,10 +169,12 @@ def perform(
     watch: Any = None,
     proxy: Any = None,
     meanwhile: Any = None,
+    is_valid: Callable[[], bool] | None = None,
 ) -> Outcome:
     """Start and supervise. Signals are blocked and read from a descriptor from before the start until after the end.
 
-    `meanwhile` is called while the sandbox is being built, on the other processor.
+    `meanwhile` is called while the sandbox is being built, on the other processor, and so is `is_valid`: until it has
+    said yes the command does not start. If it says no, `Outdated` is raised and nothing has happened.
     """
     limits = prepared["limits"]
     terminal = run["terminal"]
@@ -174,8 +183,13 @@ def perform(
     signal_fd, mask = open_signal_fd(watched_signals())
     saved = _terminal_settings(terminal) if terminal >= 0 else None
     outcome: Outcome | None = None
+    gate = -1
     try:
+        if is_valid is not None:
+            run["gate"], gate = os.pipe2(os.O_CLOEXEC)
         pid, status_fd = start(prepared["launch"], run)
+        if is_valid is not None:
+            open_gate(pid, status_fd, gate, is_valid())
         if streams is not None:
             streams.started()
         if proxy is not None:
@@ -202,8 +216,21 @@ def perform(
             _take_back(terminal, None if succeeded else saved)
             os.close(terminal)
         os.close(signal_fd)
+        if gate >= 0:
+            os.close(run["gate"])
+            os.close(gate)
         signals.pthread_sigmask(signals.SIG_SETMASK, mask)
     return outcome
+
+
+def open_gate(pid: int, status_fd: int, gate: int, valid: bool) -> None:
+    if valid:
+        os.write(gate, GATE_OPEN)
+        return
+    os.kill(pid, SIGKILL)
+    os.waitpid(pid, 0)
+    os.close(status_fd)
+    raise Outdated
 
 
 def _terminal_settings(terminal: int) -> Any:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         channel: int  # the socket to hand the proxy's listening socket over, or -1
         proxy_port: int  # without a network namespace: the one port that TCP may connect to, or 0
         hand: NotRequired[int]  # the socket to ask the hand outside; only where the launch has one
+        gate: int  # where the word comes from that the command may start, or -1
 
 
 assert sys.platform == "linux"  # for type checkers on other platforms

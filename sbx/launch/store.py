@@ -33,6 +33,7 @@ KEY_VARIABLES = (b"HOME", b"XDG_CONFIG_HOME", b"XDG_CACHE_HOME", b"XDG_STATE_HOM
 NOT_IN_KEY = ("env", "env-all", "json", "report", "no-audit", "no-tty", "verbose")
 
 
+NOTHING: tuple[None, tuple[()]] = (None, ())
 CHECKSUM = 0x5B79  # a key of the hash, not a secret
 
 
@@ -63,34 +64,38 @@ def file_name(key: bytes) -> bytes:
 
 def load(key: bytes, environ: Environ) -> dict[str, Any] | None:
     """The entry for this key if there is one that may be used."""
+    entry, dependencies = find(key, environ)
+    return entry if entry is not None and unchanged(dependencies, environ) else None
+
+
+def find(key: bytes, environ: Environ) -> tuple[dict[str, Any] | None, tuple[Dependency, ...]]:
+    """The entry for this key, and what has to be `unchanged` before it may be used."""
     folder = directory(environ)
     if folder is None:
-        return None
+        return NOTHING
     try:
         above = os.lstat(folder)
         if above.st_uid != os.geteuid() or above.st_mode & 0o170077 != 0o040000:
-            return None
+            return NOTHING
         descriptor = os.open(folder + b"/" + file_name(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
-        return None
+        return NOTHING
     try:
         found = os.fstat(descriptor)
         if found.st_uid != os.geteuid() or found.st_mode & 0o170022 != 0o100000:
-            return None
+            return NOTHING
         data = os.read(descriptor, found.st_size + 1)
         if len(data) != found.st_size:
-            return None
+            return NOTHING
         # Damaged bytes must not reach marshal, which trusts what it reads.
         if data[:8] != _imp.source_hash(CHECKSUM, data[8:]):
-            return None
+            return NOTHING
         stored_key, dependencies, entry = marshal.loads(data[8:])
     except (OSError, ValueError, EOFError, TypeError):
-        return None
+        return NOTHING
     finally:
         os.close(descriptor)
-    if stored_key != key or not unchanged(dependencies, environ):
-        return None
-    return entry  # type: ignore[no-any-return]
+    return (entry, dependencies) if stored_key == key else NOTHING
 
 
 def unchanged(dependencies: tuple[Dependency, ...], environ: Environ) -> bool:

@@ -168,6 +168,7 @@ def _launcher_run(*, keep_tmp: bool, once: bool) -> Run:
         "private_tmp": b"",
         "channel": -1,
         "proxy_port": 0,
+        "gate": -1,
         "keep_tmp": keep_tmp,
         "extra_filter": b"" if once else without_queues(os.uname().machine),
     }  # type: ignore[typeddict-unknown-key]

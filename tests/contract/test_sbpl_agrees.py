@@ -56,9 +56,10 @@ def profile_of(read: list[str], modify: list[str]) -> EffectiveProfile:
 
 
 @pytest.mark.timeout(1800)
-@settings(max_examples=5000)
-@given(profiles(), st.lists(paths, min_size=3, max_size=8))
+@settings(max_examples=max(1000, settings.default.max_examples))
+@given(profiles(), st.lists(paths, min_size=5, max_size=8))
 def test_verdicts_are_those_of_decide(profile: EffectiveProfile, asked: list[str]) -> None:
+    """At least 5,000 pairs of a policy and a path; --deep asks for a hundred thousand."""
     sandbox = compiled(profile)
     for path in asked:
         read, modify = allowed(profile, path, Access.READ), allowed(profile, path, Access.MODIFY)
@@ -73,7 +74,7 @@ def test_verdicts_are_those_of_decide(profile: EffectiveProfile, asked: list[str
             assert not both(sandbox, "file-write-unlink", path, folder=True), path
 
 
-@settings(max_examples=500)
+@settings(max_examples=max(200, settings.default.max_examples))
 @given(profiles())
 @example(profile_of(["/w/**", "!/w/a/.env"], ["/w/**"]))
 @example(profile_of(["/w/**", "/v/**", "!/w/**/.env"], ["/w/**", "/v/**"]))
