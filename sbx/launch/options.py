@@ -97,6 +97,8 @@ def parse_run(arguments: Sequence[str]) -> tuple[Options, list[str]]:
                 raise Unusual(word)
             value = arguments[position]
             position += 1
+        if kind == REPORT and value not in REPORT_CHOICES:
+            raise Unusual(word)
         if repeatable:
             earlier = options.get(key, ())
             options[key] = (*earlier, value) if isinstance(earlier, tuple) else (value,)

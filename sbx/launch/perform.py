@@ -108,6 +108,8 @@ def candidates(name: bytes, env: dict[bytes, bytes]) -> tuple[bytes, ...]:
     """Where the command may be, in the order of PATH. Relative entries of PATH are skipped: they mean nothing good."""
     if b"/" in name:
         return (name,)
+    if not name:
+        return ()  # not the folders themselves
     folders = (env.get(b"PATH") or DEFAULT_PATH).split(b":")
     return tuple(folder + b"/" + name for folder in folders if folder.startswith(b"/"))
 

@@ -11,6 +11,10 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     for candidate in words:
         if _folded(candidate) == _folded(word):
             return candidate
+    swapped = _neighbours_swapped(word)
+    for candidate in words:
+        if candidate in swapped:  # the commonest slip of fast fingers, and a far one to difflib: gti
+            return candidate
     from difflib import get_close_matches  # costs more than most policies: only on the way to an error
 
     folded = {_folded(candidate): candidate for candidate in words}
@@ -27,6 +31,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if not words:
         return "there are none"
     return f"known: {', '.join(words)}"
+
+
+def _neighbours_swapped(word: str) -> set[str]:
+    return {word[:at] + word[at + 1] + word[at] + word[at + 2 :] for at in range(len(word[:80]) - 1)}
 
 
 def _folded(word: str) -> str:

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sbx.model.result import Result, Status
-from sbx.report.plain import BAD, GOOD, INFO, NEXT, WARN, facts, is_worth_telling, plain_lines
+from sbx.report.plain import BAD, GOOD, INFO, NEXT, WARN, facts, is_worth_telling, plain_lines, quoted
 from sbx.report.words import visible
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _candidates(done: Done) -> list[str]:
 def _not_found(result: Result, done: Done) -> list[str]:
     name = done.command[0]
     for path in _candidates(done):
-        absolute = os.path.join(result.cwd, path)
+        absolute = os.path.normpath(os.path.join(result.cwd, path))
         if os.path.isfile(absolute) and os.access(absolute, os.X_OK):
             interpreter = _interpreter(absolute)
             if interpreter and not os.path.exists(interpreter):
@@ -90,7 +90,9 @@ def _not_found(result: Result, done: Done) -> list[str]:
             what = f"{absolute} exists, but profile {result.profile} does not let it be read"
             if interpreter:
                 what += f" (or not its interpreter {interpreter})"
-            return [f"{what}: 'sbx explain --profile {result.profile} {absolute}' says why; --read allows it"]
+            return [
+                f"{what}: 'sbx explain --profile {result.profile} {quoted(absolute)}' says why; --read {quoted(absolute)} allows it"
+            ]
     if "/" in name:
         return ["check the path: it is looked up inside the sandbox, from the working directory"]
     near = _near(name, done)
@@ -122,13 +124,17 @@ def _interpreter(path: str) -> str:
 
 def _not_executable(result: Result, done: Done) -> list[str]:
     for path in _candidates(done):
-        absolute = os.path.join(result.cwd, path)
+        absolute = os.path.normpath(os.path.join(result.cwd, path))
         if os.path.isdir(absolute):
             return [f"{absolute} is a directory"]
         if os.path.isfile(absolute):
             if not os.access(absolute, os.X_OK):
-                return [f"{absolute} is not marked executable: chmod +x {absolute}"]
-            return [f"'sbx explain --profile {result.profile} {absolute}' says whether the profile lets it be executed"]
+                return [f"{absolute} is not marked executable: chmod +x {quoted(absolute)}"]
+            if os.stat(absolute).st_mode & 0o6000:
+                return [f"run what needs the rights of {absolute} outside, or a copy of it without them"]
+            return [
+                f"'sbx explain --profile {result.profile} {quoted(absolute)}' says whether the profile lets it be executed"
+            ]
     return []
 
 
