@@ -75,6 +75,10 @@ def hints(result: Result, done: Done) -> list[str]:
     return []
 
 
+def _explaining(result: Result, path: str) -> str:
+    return f"'sbx explain --profile {result.profile} {quoted(path)}'"
+
+
 def _candidates(done: Done) -> list[str]:
     return [os.fsdecode(path) for path in done.run["candidates"]]
 
@@ -90,9 +94,7 @@ def _not_found(result: Result, done: Done) -> list[str]:
             what = f"{absolute} exists, but profile {result.profile} does not let it be read"
             if interpreter:
                 what += f" (or not its interpreter {interpreter})"
-            return [
-                f"{what}: 'sbx explain --profile {result.profile} {quoted(absolute)}' says why; --read {quoted(absolute)} allows it"
-            ]
+            return [f"{what}: {_explaining(result, absolute)} says why; --read allows it"]
     if "/" in name:
         return ["check the path: it is looked up inside the sandbox, from the working directory"]
     near = _near(name, done)
@@ -132,9 +134,7 @@ def _not_executable(result: Result, done: Done) -> list[str]:
                 return [f"{absolute} is not marked executable: chmod +x {quoted(absolute)}"]
             if os.stat(absolute).st_mode & 0o6000:
                 return [f"run what needs the rights of {absolute} outside, or a copy of it without them"]
-            return [
-                f"'sbx explain --profile {result.profile} {quoted(absolute)}' says whether the profile lets it be executed"
-            ]
+            return [f"{_explaining(result, absolute)} says whether the profile lets it be executed"]
     return []
 
 
