@@ -52,6 +52,7 @@ LATER_MODULES = (
     "sbx.launch.places",
     "sbx.launch.names",
     "sbx.launch.changes",
+    "sbx.launch.core_dumps",
     "sbx.launch.listener",
     "sbx.launch.hand",
     "sbx.launch.outlet",

@@ -314,7 +314,11 @@ def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
     heard = (*heard, SIGCHLD, SIGCONT, SIGTSTP, CONTINUE_WITH_TERMINAL)
     signals.pthread_sigmask(signals.SIG_BLOCK, {*heard, SIGTTOU, SIGTTIN})
     command, listener = spawn_listened(
-        launch["seccomp"], lambda: lead_group(run), lambda: execute(run, status_fd), failed
+        launch["seccomp"],
+        lambda: lead_group(run),
+        lambda: execute(run, status_fd),
+        failed,
+        None if launch["future"] is None else launch["future"][0],
     )
     let_go_of_streams()
     tell(status_fd, (STARTED, command))

@@ -14,12 +14,15 @@ from sbx.kernel import process, seccomp, signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.kernel.notify import Listener
 from sbx.launch.changes import Changes, LetThrough
+from sbx.launch.core_dumps import forbid_denied
 from sbx.launch.names import Names, WouldBlock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
+
+    from sbx.model.verdict import Judge
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
@@ -32,15 +35,22 @@ OPEN_FLAGS, RESOLVE_FLAGS, RESOLVE_CACHED = 0o37777703, 0x3F, 0x20  # what opena
 
 
 def spawn_listened(
-    program: bytes, prepare: Callable[[], None], execute: Callable[[], None], tell_failure: Callable[[OSError], None]
+    program: bytes,
+    prepare: Callable[[], None],
+    execute: Callable[[], None],
+    tell_failure: Callable[[OSError], None],
+    judge: Judge | None,
 ) -> tuple[int, Listener]:
-    """Fork; the child goes under the filter, hands its listener over and becomes the command."""
+    """Fork; the child goes under the filter, hands its listener over and becomes the command. `judge` is where names
+    made during the run are judged."""
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     child = os.fork()
     if child == 0:
         try:
             ours.close()
             prepare()
+            if judge is not None:
+                forbid_denied(judge)
             handed = seccomp.install(program, seccomp.FLAG_NEW_LISTENER | seccomp.FLAG_WAIT_KILLABLE_RECV)
             rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, handed.to_bytes(4, "little"))
             theirs.sendmsg([b"l"], [rights])

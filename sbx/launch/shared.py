@@ -80,6 +80,7 @@ def serve_commands(launch: Launch, run: Run, control_fd: int) -> None:
         lambda: None,
         lambda: Commands(launch, control_fd, keep_tmp=keep_tmp).loop(),
         failed,
+        judge,
     )
     os.close(control_fd)  # the library must see its end when the launcher is gone
 

@@ -69,3 +69,53 @@ def test_nothing_is_imported_from_what_the_command_can_write(tmp_path: Path) -> 
     )
     subprocess.run([sys.executable, "-c", LIBRARY_USER, str(tmp_path.resolve()), paths], check=True)
     assert not (tmp_path / "imported").exists()
+
+
+CRASH = """
+import os, resource, signal
+hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+if (child := os.fork()) == 0:
+    os.kill(os.getpid(), signal.SIGSEGV)
+os.waitpid(child, 0)
+"""
+
+
+@requires("userns", "notify")
+@pytest.mark.skipif(
+    not Path("/proc/sys/kernel/core_pattern").read_text().startswith("core"), reason="core files go elsewhere here"
+)
+def test_a_core_file_is_a_name_too(tmp_path: Path) -> None:
+    """The kernel makes it by itself, past every filter."""
+    compiled = compile_rules(Rules(modify=("./**",), deny_modify=("./**/core*",)), str(tmp_path.resolve()))
+    ended = run_compiled(compiled, [*PYTHON, "-c", CRASH])
+    assert (ended.status, ended.stderr) == (0, b"")
+    assert list(tmp_path.iterdir()) == []
+
+
+UNDUMPABLE = """
+import os, sys
+sys.path.append(sys.argv[1])
+from file_operations import raw_syscall
+raw_syscall(157 if os.uname().machine == "x86_64" else 167, 4, 0, 0, 0, 0)  # prctl(PR_SET_DUMPABLE, 0)
+for work in (lambda: os.mkdir("made"), lambda: open("made", "w"), lambda: os.symlink("x", ".denied")):
+    try:
+        work()
+    except PermissionError:
+        continue
+    sys.exit("made")
+if (child := os.fork()) == 0:
+    os.execv("/bin/mkdir", ["mkdir", "by-another"])
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@requires("userns", "notify")
+def test_who_cannot_be_looked_into_makes_no_names(tmp_path: Path) -> None:
+    """Its arguments cannot be read, so they cannot be judged; what it starts can."""
+    folder = Path(busy_callers.__file__).resolve().parent
+    rules = Rules(read=("./**", f"{folder}/**"), modify=("./**",), deny_modify=("./**/.denied",))
+    compiled = compile_rules(rules, str(tmp_path.resolve()))
+    ended = run_compiled(compiled, [*PYTHON, "-c", UNDUMPABLE, str(folder)])
+    assert (ended.status, ended.stderr) == (0, b"")
+    assert [path.name for path in tmp_path.iterdir()] == ["by-another"]
