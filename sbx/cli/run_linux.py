@@ -51,7 +51,8 @@ def command(options: dict[str, Any], words: list[str]) -> int:
         record_failure(failed, options, words)
         raise failed from error
     except Exception as error:
-        record_failure(SbxError(f"a mistake in sbx itself: {type(error).__name__}: {error}"), options, words)
+        mistake = f"a mistake in sbx itself: {type(error).__name__}: {error}"
+        record_failure(SbxError(mistake, remedy="please report it"), options, words)
         raise
     return finish(done)
 
