@@ -121,9 +121,14 @@ def _plan(platform: str, policy: Policy, profile: EffectiveProfile, cwd: str) ->
 
     if _here() != "linux":
         return linux.plan(profile, cwd)
+    from sbx.backends.linux import holds_for_new_names, reaches_single_names
+    from sbx.planner.observe import as_enforced
     from sbx.supervise.compile import capabilities, plan_for
 
-    return plan_for(policy, profile, cwd=cwd, environ=os.environ, machine=capabilities())
+    machine = capabilities()
+    plan = plan_for(policy, profile, cwd=cwd, environ=os.environ, machine=machine)
+    by_hand = reaches_single_names(profile, plan, machine)
+    return as_enforced(plan, listening=by_hand or holds_for_new_names(plan, machine), by_hand=by_hand)
 
 
 def with_environment(plan: Plan, options: Mapping[str, Any]) -> Plan:

@@ -58,6 +58,7 @@ class RuleGuarantee:
     mechanism: str
     note: str = ""
     exceptions: tuple[str, ...] = ()  # ids of sbx.planner.exceptions
+    by_hand: tuple[str, ...] = ()  # those of them that are none where single names are made by hand
 
 
 @dataclass(frozen=True, slots=True)

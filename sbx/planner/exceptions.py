@@ -165,6 +165,10 @@ EXCEPTIONS: dict[str, KnownException] = {
 _WEAKNESS = (Exactness.EXACT, Exactness.STRICTER, Exactness.SNAPSHOT, Exactness.NOT_ENFORCED)
 
 
+def sentences(ids: tuple[str, ...]) -> str:
+    return " ".join(EXCEPTIONS[each].sentence for each in ids)
+
+
 def weakest(ids: tuple[str, ...]) -> Exactness:
     """What a rule is worth that all of these apply to."""
     return max((EXCEPTIONS[each].exactness for each in ids), key=_WEAKNESS.index, default=Exactness.EXACT)

@@ -93,7 +93,7 @@ class MountWalk:
         if stand is None:
             self._cover(path, state, around, found=found)
             return
-        self.seen.directory_itself(state, stand.writable)
+        self.seen.directory_itself(state, stand.writable, by_hand=around.bound and not around.writable)
         self._granted_by_name(path, state, around)
         if around.bound and (stand.writable, stand.exec) == (around.writable, around.exec):
             stand = replace(stand, unpinned=(*around.unpinned, path) if around.writable else ())
@@ -196,7 +196,7 @@ class MountWalk:
             return
         writable = state.verdict == MODIFIABLE
         if writable and not stand.writable:
-            self.seen.file_in_place(state)
+            self.seen.file_in_place(state, by_hand=stand.bound)
             self._granted_by_name(path, state, stand)
         bound = Stand(True, writable, not self._has_exec or state.exec)
         self._emit(replace(self._bind(path, state, bound, stand, found=found), is_dir=False), stand)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from sbx.model.plan import RuleGuarantee
+from dataclasses import replace
+
+from sbx.model.plan import Plan, RuleGuarantee
 from sbx.model.profile import EffectiveProfile
 from sbx.model.rules import Access, Origin
-from sbx.planner.exceptions import EXCEPTIONS, weakest
+from sbx.planner.exceptions import sentences, weakest
 from sbx.planner.states import MODIFIABLE, Continuation, State
 
 ACCESSES = (Access.READ, Access.MODIFY, Access.EXEC)
@@ -18,12 +20,15 @@ class Observations:
     def __init__(self, profile: EffectiveProfile) -> None:
         self._profile = profile
         self._found: dict[tuple[int, int], set[str]] = {}
+        self._stay: dict[tuple[int, int], set[str]] = {}  # those that no hand outside makes good
         self._done: set[tuple[int, bool, bool]] = set()
         self.unlistable: list[str] = []
 
-    def note(self, access: int, rule: int, exception: str) -> None:
+    def note(self, access: int, rule: int, exception: str, *, by_hand: bool = False) -> None:
         if rule >= 0:
             self._found.setdefault((access, rule), set()).add(exception)
+            if not by_hand:
+                self._stay.setdefault((access, rule), set()).add(exception)
 
     def names_to_come(self, state: State, bound: bool, writable: bool) -> None:
         """Wildcards that could match names which appear later in a directory shown like this."""
@@ -46,18 +51,18 @@ class Observations:
     def _later(self, access: int, each: Continuation, bound: bool, writable: bool, grant: str) -> None:
         if not each.negated:
             if not (writable if access == _MODIFY else bound and access == _READ):
-                self.note(access, each.rule, grant)
+                self.note(access, each.rule, grant, by_hand=bound and access == _MODIFY)
         elif writable:
             self.note(access, each.rule, "snapshot-deny")
         elif bound and access != _MODIFY:
             self.note(access, each.rule, "snapshot-deny-outside")
 
-    def directory_itself(self, state: State, writable: bool) -> None:
+    def directory_itself(self, state: State, writable: bool, *, by_hand: bool = False) -> None:
         if state.verdict == MODIFIABLE and not writable:
-            self.note(_MODIFY, state.winner(_MODIFY), "directory-itself")
+            self.note(_MODIFY, state.winner(_MODIFY), "directory-itself", by_hand=by_hand)
 
-    def file_in_place(self, state: State) -> None:
-        self.note(_MODIFY, state.winner(_MODIFY), "mount-point-stays")
+    def file_in_place(self, state: State, *, by_hand: bool = False) -> None:
+        self.note(_MODIFY, state.winner(_MODIFY), "mount-point-stays", by_hand=by_hand)
 
     def exceptions_of(self, access: int, rule: int) -> tuple[str, ...]:
         return tuple(sorted(self._found.get((access, rule), ())))
@@ -74,7 +79,24 @@ class Observations:
     def _guarantee(self, number: int, index: int, mechanism: str) -> RuleGuarantee:
         rule = self._profile.rules(ACCESSES[number])[index]
         ids = self.exceptions_of(number, index)
-        note = " ".join(EXCEPTIONS[each].sentence for each in ids)
+        made_good = tuple(each for each in ids if each not in self._stay.get((number, index), ()))
         return RuleGuarantee(
-            str(rule), rule.access.value, rule.source.place, weakest(ids), mechanism, note, exceptions=ids
+            str(rule), rule.access.value, rule.source.place, weakest(ids), mechanism, sentences(ids), ids, made_good
         )
+
+
+def as_enforced(plan: Plan, *, listening: bool, by_hand: bool) -> Plan:
+    """The plan with its rules as exact as they are where a listener judges names made during the run, and a hand
+    outside makes those that are granted one by one."""
+
+    def held(each: RuleGuarantee) -> RuleGuarantee:
+        left = {name for name in each.exceptions if not (by_hand and name in each.by_hand)}
+        if listening and each.access != Access.EXEC and "snapshot-deny" in left:
+            left = {*left - {"snapshot-deny"}, "snapshot-deny-outside"}  # the command cannot make it, others could
+        ids = tuple(sorted(left))
+        if ids == each.exceptions:
+            return each
+        mechanism = f"{each.mechanism} and listener"
+        return replace(each, exactness=weakest(ids), mechanism=mechanism, note=sentences(ids), exceptions=ids)
+
+    return replace(plan, guarantees=tuple(held(each) for each in plan.guarantees))

@@ -68,5 +68,9 @@ def _environment(values: dict[str, Any]) -> Environment:
 
 
 def _guarantee(values: dict[str, Any]) -> RuleGuarantee:
-    changed = {"exactness": Exactness(values["exactness"]), "exceptions": tuple(values["exceptions"])}
+    changed = {
+        "exactness": Exactness(values["exactness"]),
+        "exceptions": tuple(values["exceptions"]),
+        "by_hand": tuple(values["by_hand"]),
+    }
     return RuleGuarantee(**{**values, **changed})

@@ -16,6 +16,7 @@ from sbx.model.profile import EffectiveProfile
 from sbx.planner import linux
 from sbx.planner.exceptions import EXCEPTIONS
 from sbx.planner.linux import plan
+from sbx.planner.observe import as_enforced
 from sbx.planner.plan_json import plan_from_json, plan_to_json
 from sbx.planner.render import shown_path, text_lines
 from sbx.planner.walk import DirectoryReader, Entries
@@ -211,6 +212,46 @@ def test_how_exactly_a_rule_holds(
     wanted = next(each for each in found if (each.rule, each.access) == (text, access))
     assert (wanted.exactness, wanted.exceptions) == (exactness, exceptions)
     assert all(EXCEPTIONS[name].sentence in wanted.note for name in exceptions)
+
+
+HELD = [
+    (["./**"], ["nothing"], "nothing", Exactness.EXACT, ()),
+    (["./**"], ["top"], "top", Exactness.EXACT, ()),
+    (["./**"], ["src/*.c"], "src/*.c", Exactness.EXACT, ()),
+    (["nothing"], ["nothing"], "nothing", Exactness.SNAPSHOT, ("missing-grant",)),  # its folder is not shown
+    (["./**", "!**/*.env"], ["./**"], "!**/*.env", Exactness.SNAPSHOT, ("snapshot-deny-outside",)),
+]
+
+
+@pytest.mark.parametrize(("read", "modify", "text", "exactness", "exceptions"), HELD)
+def test_how_exactly_a_rule_holds_with_listener_and_hand(
+    workspace: Path, read: list[str], modify: list[str], text: str, exactness: Exactness, exceptions: tuple[str, ...]
+) -> None:
+    found = plan(profile(str(workspace), read, modify), "/", specials=())
+    held = as_enforced(found, listening=True, by_hand=True).guarantees
+    access = "modify" if text in modify else "read"
+    wanted = next(each for each in held if (each.rule, each.access) == (text, access))
+    assert (wanted.exactness, wanted.exceptions, wanted.mechanism == "mounts") == (
+        exactness,
+        exceptions,
+        "missing-grant" in exceptions,
+    )
+    assert as_enforced(found, listening=False, by_hand=False) == found
+
+
+@pytest.mark.parametrize(
+    ("modify", "folders"),
+    [
+        (["nothing", "src/*.c"], ["."]),  # the topmost alone
+        (["src/*.c"], ["src"]),
+        (["./**"], []),
+        (["out/**"], ["."]),  # to remove `out` itself
+        ([], []),
+    ],
+)
+def test_folders_in_which_single_names_are_granted(workspace: Path, modify: list[str], folders: list[str]) -> None:
+    found = plan(profile(str(workspace), ["./**"], modify), "/", specials=())
+    assert found.single_names == tuple(os.path.normpath(workspace / folder) for folder in folders)
 
 
 def test_too_many_mounts_are_refused_with_the_rule_that_wants_them(
