@@ -187,6 +187,9 @@ class Hand:
 
     def nameless(self, place: Folder, flags: int, mode: int) -> int:
         made: int = self.at(place, lambda folder: os.open(b".", flags | os.O_CLOEXEC, mode, dir_fd=folder))
+        if os.fstat(made).st_mode & S_IFMT != S_IFREG:
+            os.close(made)
+            raise OSError(EACCES, "not a regular file")  # a folder would lead everywhere
         return made
 
     def mkdir(self, place: Folder, name: bytes, mode: int) -> None:
@@ -277,8 +280,11 @@ class Reach:
     def ask(self, name: str, umask: int, arguments: tuple[Any, ...], given: int = -1) -> int | None:
         """The hand's own answer: a descriptor, None, or the error."""
         rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, given.to_bytes(4, sys.byteorder))] if given >= 0 else []
-        self.asked.sendmsg([marshal.dumps((name, umask, arguments))], rights)
-        data, control, _flags, _ = self.asked.recvmsg(4, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+        try:
+            self.asked.sendmsg([marshal.dumps((name, umask, arguments))], rights)
+            data, control, _flags, _ = self.asked.recvmsg(4, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+        except OSError:
+            raise OSError(EIO, "the hand outside is gone") from None
         code = int.from_bytes(data, "little") if data else EIO
         if code:
             # Another folder than is seen here: a cover, where the hand does not reach.
