@@ -101,8 +101,9 @@ def test_without_a_hand_there_are_errors() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     reach = Reach(ours.detach(), (b"/w",))
     theirs.close()
-    with reach.asked, pytest.raises(OSError) as error:
+    with pytest.raises(OSError) as error:
         reach.ask("mkdir", 0o022, ((0, b"", 0, 0), b"x", 0o755))
+    reach.asked.close()
     assert code(error) == "EIO"
 
 
@@ -111,8 +112,9 @@ def test_it_reaches_its_folders_only(tmp_path: Path) -> None:
     fd = os.open(tmp_path, os.O_PATH)
     reach = Reach(ours.detach(), (b"/w/a", b"/x"))
     seen = tmp_path.stat()
-    with theirs, reach.asked:
+    with theirs:
         assert reach.folder("/w/a", fd) == (0, b"", seen.st_dev, seen.st_ino)
         assert reach.folder("/x/b/c", fd) == (1, b"b/c", seen.st_dev, seen.st_ino)
         assert [reach.folder(each, fd) for each in ("/w", "/w/ab", "/", "/xy")] == [None] * 4
+    reach.asked.close()
     os.close(fd)
