@@ -18,10 +18,12 @@ from sbx.planner.making import Making, join
 from sbx.planner.observe import Observations
 from sbx.planner.specials import NEVER_WALKED, children_by_parent, regions
 from sbx.planner.states import HIDDEN, MODIFIABLE, State
-from sbx.planner.walk import DIRECTORY, LINK, DirectoryReader, Entries
+from sbx.planner.walk import DIRECTORY, LINK, DirectoryReader
 
 HARMLESS_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 DEVICE_RIGHTS = ("READ_FILE", "WRITE_FILE", "TRUNCATE", "IOCTL_DEV")
+
+Pairs = tuple[tuple[str, str], ...]  # names with their kinds
 
 
 @dataclass(slots=True)
@@ -110,7 +112,7 @@ class LandlockWalk:
             return Deserved(True, True, modify, True)
         return Deserved(state.verdict != HIDDEN, True, modify, state.exec)
 
-    def _exceptional(self, path: str, state: State) -> Entries | None:
+    def _exceptional(self, path: str, state: State) -> Pairs | None:
         """The entries whose verdict could differ from what an unnamed one gets; None when they cannot be found."""
         forced = self._forced.get(path, ())
         names = state.names
@@ -124,7 +126,7 @@ class LandlockWalk:
         present = {name: kind for name, kind in found.items() if kind is not None}
         return (*present.items(), *self._made(path, state, set(found).difference(present)))
 
-    def _made(self, path: str, state: State, missing: set[str]) -> Entries:
+    def _made(self, path: str, state: State, missing: set[str]) -> Pairs:
         """Of the names that rules spell out and that are not there, those that will be made."""
         if state.writable:
             return ()

@@ -11,6 +11,7 @@ bind allows for names to come is what the rules allow for names that nobody wrot
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from sbx.model.plan import Op, Operation
@@ -20,7 +21,7 @@ from sbx.planner.making import Making, join
 from sbx.planner.observe import Observations
 from sbx.planner.specials import NEVER_WALKED, Regions, children_by_parent
 from sbx.planner.states import HIDDEN, MODIFIABLE, READABLE, State
-from sbx.planner.walk import DIRECTORY, LINK, DirectoryReader
+from sbx.planner.walk import DIRECTORY, FILE, LINK, DirectoryReader, Entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,8 @@ class MountWalk:
         self.seen.directory_itself(state, stand.writable, by_hand=around.bound and not around.writable)
         self._granted_by_name(path, state, around)
         if around.bound and (stand.writable, stand.exec) == (around.writable, around.exec):
-            stand = replace(stand, unpinned=(*around.unpinned, path) if around.writable else ())
+            if around.writable:
+                stand = replace(stand, unpinned=(*around.unpinned, path))
         else:
             self._emit(self._bind(path, state, stand, around, found=found), around)
         self._children(path, state, stand)
@@ -159,11 +161,41 @@ class MountWalk:
                 kind = self._reader.kind(join(path, name))
                 self._named(path, name, kind, state, stand, found=False)
             return
-        present = dict(entries)
-        for name, kind in entries:
-            self._named(path, name, kind, state, stand, found=name not in state.names.literals)
-        for name in sorted({*state.names.literals, *forced}.difference(present)):
+        literals = state.names.literals
+        for name, kind in self._remarkable(entries, forced, state, stand):
+            self._named(path, name, kind, state, stand, found=name not in literals)
+        wanted = {*literals, *forced}
+        for name in sorted(wanted.difference(entries.names) if wanted else ()):
             self._named(path, name, None, state, stand, found=False)
+
+    def _remarkable(
+        self, entries: Entries, forced: Collection[str], state: State, stand: Stand
+    ) -> Iterator[tuple[str, str]]:
+        """The entries that may need an operation. Hardly one of 100,000 does: they are told apart together."""
+        unasked = {DIRECTORY: False}  # per kind: does a name that no rule tells from others go without?
+        is_common = state.names.is_common
+        all_common = not forced and state.names.all_common(entries.joined)
+        if all_common and entries.kinds.count(FILE) == len(entries.kinds):
+            first = next(iter(entries.names), None)  # the usual case: nothing but files
+            if first is None or self._goes_without(FILE, state.step(first), stand):
+                return
+        for name, kind in zip(entries.names, entries.kinds, strict=True):
+            if all_common or (is_common(name) and name not in forced):
+                if kind not in unasked:
+                    unasked[kind] = self._goes_without(kind, state.step(name), stand)
+                if unasked[kind]:
+                    continue
+            yield name, kind
+
+    def _goes_without(self, kind: str, child: State, stand: Stand) -> bool:
+        """Does an entry of this kind get what it deserves without an operation? (What _link and _file would find.)"""
+        if kind == LINK:
+            return child.verdict == MODIFIABLE or not stand.writable if stand.bound else child.verdict == HIDDEN
+        return self._has_its_verdict(child, stand)
+
+    def _has_its_verdict(self, child: State, stand: Stand) -> bool:
+        same_exec = child.exec == stand.exec or not self._has_exec or child.verdict == HIDDEN
+        return child.verdict == stand.verdict and same_exec
 
     def _named(self, parent: str, name: str, kind: str | None, state: State, stand: Stand, *, found: bool) -> None:
         path = join(parent, name)
@@ -187,8 +219,7 @@ class MountWalk:
             self._file(path, child, stand, found=found)
 
     def _file(self, path: str, state: State, stand: Stand, *, found: bool) -> None:
-        same_exec = state.exec == stand.exec or not self._has_exec or state.verdict == HIDDEN
-        if state.verdict == stand.verdict and same_exec:
+        if self._has_its_verdict(state, stand):
             return
         if state.verdict == HIDDEN:
             why, place = self._reason(state, Access.READ)
@@ -220,9 +251,10 @@ class MountWalk:
 
     def _granted_by_name(self, path: str, state: State, around: Stand) -> None:
         """A path that may be modified in a folder that is shown and may not: only by hand can it be made or removed."""
+        if state.verdict != MODIFIABLE or around.writable or not around.bound or not self._grants(state.winner(1)):
+            return
         parent = os.path.dirname(path)
-        granted = state.verdict == MODIFIABLE and self._grants(state.winner(1))
-        if granted and around.bound and not around.writable and os.access(parent, os.W_OK | os.X_OK):
+        if os.access(parent, os.W_OK | os.X_OK):
             self.single_names.add(parent)
 
     def _grants(self, rule: int) -> bool:

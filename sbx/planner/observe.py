@@ -43,10 +43,8 @@ class Observations:
 
     def missing_name(self, state: State, name: str, bound: bool, writable: bool) -> None:
         """A name that rules spell out and that is not there."""
-        for access in (_READ, _MODIFY, _EXEC):
-            for each in state.below[access].continuations:
-                if name in each.names:
-                    self._later(access, each, bound, writable, "missing-grant")
+        for access, each in state.spelling(name):
+            self._later(access, each, bound, writable, "missing-grant")
 
     def _later(self, access: int, each: Continuation, bound: bool, writable: bool, grant: str) -> None:
         if not each.negated:

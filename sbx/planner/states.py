@@ -9,17 +9,20 @@ against each other on every path.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sbx.model.glob import EVERYTHING, MANY, NOTHING, match_name, reach, states_below, step
+from sbx.model.glob import ANY_DEPTH, EVERYTHING, MANY, NOTHING, match_name, reach, states_below, step
 
 if TYPE_CHECKING:
     from sbx.model.glob import Component, Pattern
     from sbx.model.verdict import CompiledRules
 
 HIDDEN, READABLE, MODIFIABLE = 0, 1, 2
+
+MAX_TELLING = 32  # alternatives of one search: each costs at every character
 
 # Stands for "a name that nobody wrote down": what `**`, `*` and `[!.]*` match, and `*.c`, `a*` and `??` do not.
 ANY_NAME = "\0" * 64
@@ -47,6 +50,9 @@ class Below:
     continuations: tuple[Continuation, ...]
 
 
+Live = tuple[tuple[int, tuple[int, ...]], ...]  # of each pattern that may still match: its number, its positions
+
+
 @dataclass(frozen=True, slots=True)
 class _Tracked:
     access: int
@@ -68,13 +74,13 @@ class Automaton:
             for channel, rules in enumerate(lists):
                 for index, (negated, patterns) in enumerate(rules):
                     self.tracked.extend(_Tracked(access, channel, index, negated, pattern) for pattern in patterns)
-        self._states: dict[tuple[tuple[int, tuple[int, ...]], ...], State] = {}
+        self._states: dict[Live, State] = {}
 
     def at(self, names: Sequence[str]) -> State:
         live = ((number, states_below(each.pattern, names)) for number, each in enumerate(self.tracked))
         return self.intern(tuple(pair for pair in live if pair[1]))
 
-    def intern(self, live: tuple[tuple[int, tuple[int, ...]], ...]) -> State:
+    def intern(self, live: Live) -> State:
         state = self._states.get(live)
         if state is None:
             state = self._states[live] = State(self, live)
@@ -84,20 +90,32 @@ class Automaton:
 class State:
     """One location's standing. Everything is computed once per state, most of it on first use."""
 
-    __slots__ = ("_automaton", "_generic", "_live", "_names", "_steps", "below", "exec", "verdict", "winners")
+    __slots__ = (
+        "_automaton", "_below_all", "_generic", "_live", "_moves", "_names", "_spelling", "_steps", "exec", "verdict",
+        "winners",
+    )  # fmt: skip
 
-    def __init__(self, automaton: Automaton, live: tuple[tuple[int, tuple[int, ...]], ...]) -> None:
+    def __init__(self, automaton: Automaton, live: Live) -> None:
         self._automaton = automaton
         self._live = live
         self._steps: dict[object, State] = {}
+        self._moves: _Moves | None = None
         self._names: _Names | None = None
+        self._spelling: dict[str, list[tuple[int, Continuation]]] | None = None  # see spelling()
         self._generic: Generic | None = None
         # (access, channel) -> the index of the rule that decides here, or -1
         self.winners = self._winners()
         read, modify, execute = (self._allowed(access) for access in range(3))
         self.verdict = HIDDEN if not read else MODIFIABLE if modify else READABLE
         self.exec = read and execute
-        self.below = (self._below(0), self._below(1), self._below(2))
+        self._below_all: tuple[Below, Below, Below] | None = None
+
+    @property
+    def below(self) -> tuple[Below, Below, Below]:
+        """By access. On first use: of names that are not there only the verdict is asked."""
+        if self._below_all is None:
+            self._below_all = (self._below(0), self._below(1), self._below(2))
+        return self._below_all
 
     def _winners(self) -> dict[tuple[int, int], tuple[int, bool]]:
         winners: dict[tuple[int, int], tuple[int, bool]] = {}
@@ -160,6 +178,16 @@ class State:
             yield from modify.continuations
             yield from execute.continuations
 
+    def spelling(self, name: str) -> list[tuple[int, Continuation]]:
+        """The rules, with their access, that could change the verdict at just this name."""
+        if self._spelling is None:
+            self._spelling = {}
+            for access, below in enumerate(self.below):
+                for each in below.continuations:
+                    for spelled_out in each.names:
+                        self._spelling.setdefault(spelled_out, []).append((access, each))
+        return self._spelling.get(name, [])
+
     def live(self, access: int) -> Iterator[tuple[int, Pattern]]:
         """The rules of one access, by index, that match here or may match below, with the pattern that does."""
         for number, _ in self._live:
@@ -184,11 +212,14 @@ class State:
         key = self.names.key(name)
         state = self._steps.get(key)
         if state is None:
-            tracked = self._automaton.tracked
-            moved = ((number, step(tracked[number].pattern, states, name)) for number, states in self._live)
-            state = self._automaton.intern(tuple((number, tuple(sorted(after))) for number, after in moved if after))
-            self._steps[key] = state
+            state = self._steps[key] = self._automaton.intern(self._after(name))
         return state
+
+    def _after(self, name: str) -> Live:
+        """The positions after one more name. Of many rules few know it: the others move as they do for every name."""
+        if self._moves is None:
+            self._moves = _Moves(self._automaton.tracked, self._live)
+        return self._moves.after(name)
 
     @property
     def writable(self) -> bool:
@@ -224,10 +255,48 @@ class Generic:
     all_exec: bool
 
 
+class _Moves:
+    """Where the patterns of a state are after one more name."""
+
+    __slots__ = ("_always", "_by_name", "_live", "_tracked", "_usual")
+
+    def __init__(self, tracked: list[_Tracked], live: Live) -> None:
+        self._tracked, self._live = tracked, live
+        self._always: list[int] = []  # places in `live` where every name has to be matched: wildcards
+        self._by_name: dict[str, list[int]] = {}  # those that move otherwise at this name
+        self._usual: dict[int, tuple[int, tuple[int, ...]]] = {}  # place -> after a name that is not spelled out
+        for place, (number, states) in enumerate(live):
+            pattern = tracked[number].pattern
+            components = [pattern[state] for state in states if state < len(pattern)]
+            names = [spelled(component) for component in components if component != ANY_DEPTH]
+            if not all(names):
+                self._always.append(place)
+                continue
+            for name in dict.fromkeys(name for each in names for name in each):
+                self._by_name.setdefault(name, []).append(place)
+            self._move(self._usual, place, ANY_NAME)
+
+    def after(self, name: str) -> Live:
+        others = [*self._always, *self._by_name.get(name, ())]
+        if not others:
+            return tuple(self._usual.values())
+        moved = self._usual.copy()
+        for place in others:
+            moved.pop(place, None)
+            self._move(moved, place, name)
+        return tuple(moved[place] for place in sorted(moved))
+
+    def _move(self, moved: dict[int, tuple[int, tuple[int, ...]]], place: int, name: str) -> None:
+        number, states = self._live[place]
+        after = step(self._tracked[number].pattern, states, name)
+        if after:
+            moved[place] = (number, tuple(sorted(after)))
+
+
 class _Names:
     """Sorts names by which components they match, so that most names share one lookup."""
 
-    __slots__ = ("_literals", "_others", "_prefixes", "_suffixes", "_wild", "literals", "wildcard")
+    __slots__ = ("_literals", "_others", "_prefixes", "_suffixes", "_telling", "_wild", "literals", "wildcard")
 
     def __init__(self, continuations: tuple[Continuation, ...], live: tuple[Component, ...]) -> None:
         self.literals = frozenset(name for each in continuations for name in each.names)
@@ -246,18 +315,35 @@ class _Names:
             else:
                 others.append((tokens,))
         self._prefixes, self._suffixes, self._others = tuple(prefixes), tuple(suffixes), tuple(others)
+        self._telling = None if others else _telling(self._literals, prefixes, suffixes)
 
     def key(self, name: str) -> object:
         """Equal keys lead to equal states. None for the common name that only `**` and `*` match."""
-        literal = name in self._literals
-        if not (
-            literal
+        if self.is_common(name):
+            return None
+        matches = tuple(match_name(component, name) for component in self._wild)
+        return (name if name in self._literals else None, matches)
+
+    def all_common(self, joined: str) -> bool:
+        """Are all these names (joined by "/") common? False may also mean that it takes a look at each."""
+        return self._telling is not None and self._telling.search(f"/{joined}/") is None
+
+    def is_common(self, name: str) -> bool:
+        """Does no component match that tells names apart?"""
+        return not (
+            name in self._literals
             or name.endswith(self._suffixes)
             or name.startswith(self._prefixes)
-            or any(match_name(component, name) for component in self._others)
-        ):
-            return None
-        return (name if literal else None, tuple(match_name(component, name) for component in self._wild))
+            or (self._others and any(match_name(component, name) for component in self._others))
+        )
+
+
+def _telling(literals: Iterable[str], prefixes: list[str], suffixes: list[str]) -> re.Pattern[str] | None:
+    """Finds a name that is one of these, or starts or ends so, in "/name/name/"; None where that would be slow."""
+    parts = [f"/{re.escape(text)}/" for text in sorted(literals)]
+    parts += [f"/{re.escape(text)}" for text in prefixes]
+    parts += [f"{re.escape(text)}/" for text in suffixes]
+    return re.compile("|".join(parts) or "(?!)") if len(parts) <= MAX_TELLING else None
 
 
 def _is_many(token: object) -> bool:

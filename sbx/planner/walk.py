@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from sbx.kernel.own_folder import make_own_folder
 from sbx.model.plan import DirectoryStamp
@@ -24,7 +24,27 @@ DIRECTORY, FILE, LINK, SOCKET, FIFO, DEVICE = "d", "f", "l", "s", "p", "v"
 RACY_NS = 20_000_000  # an mtime this young can hide a second change: file systems stamp with the timer tick
 CACHE_TAG = "sbx directories 1"
 
-Entries = tuple[tuple[str, str], ...]
+
+class Entries:
+    """Names and kinds of a directory, sorted by name. As they are stored: most are never looked at one by one."""
+
+    __slots__ = ("joined", "kinds")
+
+    def __init__(self, joined: str, kinds: str) -> None:
+        self.joined = joined  # names by "/"
+        self.kinds = kinds
+
+    @property
+    def names(self) -> list[str]:
+        return self.joined.split("/") if self.kinds else []
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return zip(self.names, self.kinds, strict=True)
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+
 Cached = tuple[int, int, int, str, str]  # dev, ino, mtime_ns, names joined by "/", kinds
 
 
@@ -59,7 +79,8 @@ class DirectoryReader:
     def entries(self, path: str) -> Entries | None:
         """Names and kinds in `path`, sorted; None when it cannot be listed. The same answer throughout one plan."""
         if path in self._virtual:
-            return tuple((name, DIRECTORY) for name in sorted(self._virtual[path]))
+            names = sorted(self._virtual[path])
+            return Entries("/".join(names), DIRECTORY * len(names))
         if path not in self._answers:
             self._answers[path] = self._entries(path)
         return self._answers[path]
@@ -83,17 +104,14 @@ class DirectoryReader:
         else:
             self._used[path] = cached
             self.stamps[path] = DirectoryStamp(path, *key)
-        names = cached[3].split("/") if cached[3] else []
-        return tuple(zip(names, cached[4], strict=True))
+        return Entries(cached[3], cached[4])
 
     def _read(self, path: str, key: tuple[int, int, int]) -> Cached | None:
         self.listed.append(path)
         started_ns = time.time_ns()
-        found: list[tuple[str, str]] = []
         try:
             with os.scandir(path) as entries:
-                for entry in entries:
-                    found.append((entry.name, _entry_kind(entry)))
+                found = [(entry.name, _entry_kind(entry)) for entry in entries]
             after = os.lstat(path)
         except OSError:
             return None
@@ -129,12 +147,12 @@ def kind_of(mode: int) -> str:
 
 
 def _entry_kind(entry: os.DirEntry[str]) -> str:
-    if entry.is_symlink():
-        return LINK
+    if entry.is_file(follow_symlinks=False):  # most are
+        return FILE
     if entry.is_dir(follow_symlinks=False):
         return DIRECTORY
-    if entry.is_file(follow_symlinks=False):
-        return FILE
+    if entry.is_symlink():
+        return LINK
     try:
         return kind_of(entry.stat(follow_symlinks=False).st_mode)
     except OSError:
