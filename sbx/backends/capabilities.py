@@ -45,7 +45,7 @@ class Capabilities:
     user_notif: bool = False
     notif_flags: tuple[str, ...] = ()  # addfd, addfd_send, sync_wake_up, wait_killable
     cgroup_path: str = ""  # a cgroup v2 folder in which sbx may make its own
-    cgroup_mechanism: str = ""  # direct | systemd-run | ""
+    cgroup_mechanism: str = ""  # direct | systemd (a scope for each run) | ""
     cgroup_controllers: tuple[str, ...] = ()  # those a folder made there gets
     pidfd: bool = False
     close_range: bool = False

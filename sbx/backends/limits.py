@@ -75,14 +75,16 @@ def _applied(details: str) -> Applied:
 
 
 def _cgroup(limits: Limits, capabilities: Capabilities) -> Settings | None:
-    if capabilities.cgroup_mechanism != "direct" or not capabilities.cgroup_path:
+    by_systemd = capabilities.cgroup_mechanism == "systemd"
+    if not by_systemd and (capabilities.cgroup_mechanism != "direct" or not capabilities.cgroup_path):
         return None
     controllers = capabilities.cgroup_controllers
     memory = limits.memory_bytes if "memory" in controllers else None
     pids = limits.pids if "pids" in controllers else None
     if memory is None and pids is None and limits.cpu_s is None:
         return None
-    parent = capabilities.cgroup_path.encode("utf-8", "surrogateescape")
+    # Empty: known when the user's systemd has made the run's scope.
+    parent = b"" if by_systemd else capabilities.cgroup_path.encode("utf-8", "surrogateescape")
     return {"parent": parent, "memory_bytes": memory, "pids": pids, "cpu_s": limits.cpu_s}
 
 

@@ -10,7 +10,6 @@ assert sys.platform == "linux"
 
 import errno
 import os
-import shutil
 from dataclasses import dataclass
 
 from sbx.backends.capabilities import Reason
@@ -32,7 +31,7 @@ def probe_cgroup() -> Cgroup:
     Its own folder usually cannot serve (a folder with processes in it cannot hand controllers down), its parent can
     where systemd or a container runtime delegated it. `SBX_CGROUP` names a delegated folder.
     """
-    mount, own = _mount_point(), _own_path()
+    mount, own = mount_point(), own_path()
     if mount is None or own is None:
         reason = "cgroup v2 is not mounted, or its controllers are in use by v1"
         return Cgroup(reason=_reason("", reason, "boot with systemd.unified_cgroup_hierarchy=1"))
@@ -42,13 +41,15 @@ def probe_cgroup() -> Cgroup:
         if all(name in controllers for name in WANTED):
             return Cgroup(folder, "direct", controllers)
         refused = refused or number
-    if _user_systemd():
-        return Cgroup("", "systemd-run", WANTED)
+    asked = _ask_systemd()
+    if not asked:
+        return Cgroup("", "systemd", WANTED)
     name = errno.errorcode.get(refused, "")
     if refused in (errno.EACCES, errno.EPERM, errno.EROFS):
         words = f"{mount}{own} is not delegated to this user"
     else:
         words = f"no folder at or above {mount}{own} hands down the {' and '.join(WANTED)} controllers"
+    words += "; " + asked
     remedy = "run under `systemd-run --user --scope -p Delegate=yes`, or in a container with a writable cgroup"
     return Cgroup(reason=_reason(name, words, remedy))
 
@@ -57,7 +58,7 @@ def _reason(name: str, words: str, remedy: str) -> Reason:
     return Reason("cgroup", name, words + "; limits fall back to rlimits and sampling", remedy)
 
 
-def _mount_point() -> str | None:
+def mount_point() -> str | None:
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             for line in file:
@@ -69,7 +70,7 @@ def _mount_point() -> str | None:
     return None
 
 
-def _own_path() -> str | None:
+def own_path() -> str | None:
     try:
         with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
             path = next((line.rstrip("\n")[3:] for line in file if line.startswith("0::")), None)
@@ -131,6 +132,27 @@ def _move_into(new: str) -> tuple[tuple[str, ...], int]:
         return tuple(file.read().split()), 0
 
 
-def _user_systemd() -> bool:
-    runtime = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")
-    return os.path.exists(runtime + "/systemd/private") and shutil.which("systemd-run") is not None
+def _ask_systemd() -> str:
+    """Does the user's service manager hand out a scope? Tried by a child, and gone with it. Empty, or why not."""
+    from sbx.backends.user_systemd import NoScope, enter_scope, private_socket
+
+    if not os.path.exists(private_socket()):
+        return "no systemd of the user's is running"
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        words = "the user's systemd gives no cgroup"
+        try:
+            os.close(reading)
+            enter_scope(WANTED)
+            words = ""
+        except NoScope as error:
+            words = str(error)
+        finally:
+            os.write(writing, words.encode() + b"\n")
+            os._exit(0)
+    os.close(writing)
+    with open(reading, encoding="utf-8") as pipe:
+        answer = pipe.read()
+    os.waitpid(child, 0)
+    return answer.strip() if answer else "the attempt to ask the user's systemd was killed"

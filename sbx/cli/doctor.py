@@ -137,6 +137,6 @@ def _future_names(found: Capabilities) -> Row:
 
 def _limits(found: Capabilities) -> Row:
     if found.cgroup_mechanism:
-        where = found.cgroup_path or found.cgroup_mechanism
-        return "limits", "full", f"cgroup v2 at {where} ({', '.join(found.cgroup_controllers)})"
+        where = f"at {found.cgroup_path}" if found.cgroup_path else "in a scope of the user's systemd for each run"
+        return "limits", "full", f"cgroup v2 {where} ({', '.join(found.cgroup_controllers)})"
     return "limits", "partial", "rlimits and sampling, no cgroup of our own"

@@ -34,7 +34,14 @@ def machine_key() -> tuple[str, ...]:
         *(_link("/proc/self/ns/" + name) for name in ("user", "mnt", "pid")),
         _read("/proc/self/attr/current"),
         *_confinement(),
+        # Where a cgroup of our own could come from: the folder that this process is in, or the user's systemd.
+        _read("/proc/self/cgroup"),
+        str(os.access(_runtime_folder() + "/systemd/private", os.F_OK)),
     )
+
+
+def _runtime_folder() -> str:
+    return os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
 
 
 def _confinement() -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from sbx.launch.rlimits import RLIMIT_NPROC
 from sbx.launch.template import fits
 from sbx.library.launcher import Template
 from sbx.library.shared import Spares
-from sbx.supervise.compile import Compiled, compile_run
+from sbx.supervise.compile import Compiled, capabilities_for_a_guest, compile_run
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
@@ -84,7 +84,7 @@ def make_ready(compiled: Compiled) -> ReadyPlan:
 
 
 def compile_plan(options: Mapping[str, Any], cwd: str, environ: Mapping[str, str]) -> ReadyPlan:
-    return make_ready(compile_run(options, cwd=cwd, environ=environ))
+    return make_ready(compile_run(options, cwd=cwd, environ=environ, machine=capabilities_for_a_guest()))
 
 
 class PlanCache:

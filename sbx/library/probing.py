@@ -15,9 +15,9 @@ NEW_NAMES = {"addfd_send", "wait_killable"}  # what judging names made during th
 def strengths() -> dict[str, Enforcement]:
     if sys.platform != "linux":
         return dict.fromkeys(CAPABILITIES, Enforcement.NONE)
-    from sbx.supervise.compile import capabilities
+    from sbx.supervise.compile import capabilities_for_a_guest
 
-    return strengths_of(capabilities())
+    return strengths_of(capabilities_for_a_guest())
 
 
 def strengths_of(machine: Capabilities) -> dict[str, Enforcement]:

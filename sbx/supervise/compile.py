@@ -54,6 +54,14 @@ def capabilities() -> Capabilities:
     return found
 
 
+def capabilities_for_a_guest() -> Capabilities:
+    """The same for code in somebody else's process, which must not be moved into another cgroup."""
+    found = capabilities()
+    if found.cgroup_mechanism != "systemd":
+        return found
+    return replace(found, cgroup_mechanism="", cgroup_controllers=())
+
+
 def compile_run(
     options: Mapping[str, Any],
     *,

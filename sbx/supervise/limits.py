@@ -53,6 +53,8 @@ class LimitKeeper:
         if settings is not None:
             from sbx.launch.cgroup import Cgroup
 
+            if not settings["parent"]:
+                settings = {**settings, "parent": _scope_of_our_own()}
             try:
                 self._cgroup = Cgroup(settings)  # type: ignore[arg-type, unused-ignore]
             except OSError as error:
@@ -100,3 +102,14 @@ class LimitKeeper:
     ) -> None:
         if self._cgroup is not None:
             self._cgroup.close()
+
+
+def _scope_of_our_own() -> bytes:
+    """From the user's systemd: this process moves into it, and it ends with this process."""
+    from sbx.backends.probe_cgroup import WANTED
+    from sbx.backends.user_systemd import NoScope, enter_scope
+
+    try:
+        return os.fsencode(enter_scope(WANTED))
+    except NoScope as error:
+        raise SetupFailed(str(error), remedy="run 'sbx doctor' to see what this machine allows now") from None

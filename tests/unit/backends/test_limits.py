@@ -10,6 +10,7 @@ from sbx.backends.capabilities import NAMESPACES, PRIVATE_ROOT, Capabilities
 from sbx.backends.limits import SAMPLED, choose_limits
 from sbx.launch.rlimits import RLIMIT_CPU, RLIMIT_NOFILE, RLIMIT_NPROC
 from sbx.model.profile import Limits
+from sbx.supervise.compile import capabilities_for_a_guest
 
 ALL = Limits(
     wall_s=2.0,
@@ -48,6 +49,18 @@ def test_a_delegated_cgroup_holds_the_tree() -> None:
     assert choice.cgroup == {"parent": b"/sys/fs/cgroup/d", "memory_bytes": 1 << 20, "pids": 8, "cpu_s": 1.5}
     assert choice.sample == ()
     assert [number for number, _, _ in choice.rlimits] == [RLIMIT_CPU, RLIMIT_NOFILE]
+
+
+def test_a_scope_of_the_users_systemd_holds_the_tree_of_a_run_but_moves_nobody_elses_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scoped = replace(USER, cgroup_mechanism="systemd", cgroup_controllers=("memory", "pids"))
+    choice = choose_limits(ALL, scoped)
+    assert choice.cgroup == {"parent": b"", "memory_bytes": 1 << 20, "pids": 8, "cpu_s": 1.5}
+    assert choice.sample == ()
+    for machine, guest in ((scoped, USER), (DELEGATED, DELEGATED)):
+        monkeypatch.setattr("sbx.supervise.compile.capabilities", lambda machine=machine: machine)
+        assert capabilities_for_a_guest() == guest
 
 
 def test_a_controller_that_is_missing_is_made_up_for() -> None:
