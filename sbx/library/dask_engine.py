@@ -20,7 +20,7 @@ AT_ONCE = 1000  # futures; further jobs follow as results come in
 
 def run_on_worker(job: Job, topic: str) -> dict[str, Any]:
     """On a worker: say that it starts, so that a second start is known as one."""
-    from distributed import get_client, get_worker  # type: ignore[import-not-found, unused-ignore]
+    from distributed import get_client, get_worker
 
     before = [str(event[1]) for event in get_client().get_events(topic)]
     here = str(get_worker().address)
@@ -83,7 +83,7 @@ class DaskEngine:
             submit()
 
     def _failed(self, job: Job, error: BaseException) -> dict[str, Any]:
-        from distributed.scheduler import KilledWorker  # type: ignore[import-not-found, unused-ignore]
+        from distributed.scheduler import KilledWorker
 
         if isinstance(error, KilledWorker):
             return lost(job, [str(event[1]) for event in self.client.get_events(f"{self._name}-{job.id}")])
