@@ -10,6 +10,7 @@ class Exactness(StrEnum):
     EXACT = "exact"  # the kernel's verdict equals decide(), also for names made during the run
     SNAPSHOT = "snapshot"  # holds for what existed at the start
     STRICTER = "stricter"  # the kernel denies more than the rule asks (never less)
+    CONTENT = "content only"  # holds for what is inside; that it exists, or its owner, mode and times, is not covered
     NOT_ENFORCED = "not enforced"
 
 

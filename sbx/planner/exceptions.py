@@ -15,7 +15,7 @@ BOTH = (NAMESPACES, LANDLOCK)
 
 @dataclass(frozen=True, slots=True)
 class KnownException:
-    """`exactness` is what a rule touched by it is worth: stricter, or exact only for what existed at the start."""
+    """`exactness` is what a rule touched by it is worth: stricter, exact for what was there, or for content."""
 
     id: str
     sentence: str
@@ -27,7 +27,7 @@ def _known(id: str, exactness: Exactness, backends: tuple[str, ...], sentence: s
     return KnownException(id, sentence, backends, exactness)
 
 
-_STRICTER, _SNAPSHOT, _LOOSER = Exactness.STRICTER, Exactness.SNAPSHOT, Exactness.NOT_ENFORCED
+_STRICTER, _SNAPSHOT, _CONTENT = Exactness.STRICTER, Exactness.SNAPSHOT, Exactness.CONTENT
 
 EXCEPTIONS: dict[str, KnownException] = {
     each.id: each
@@ -89,13 +89,13 @@ EXCEPTIONS: dict[str, KnownException] = {
         ),
         _known(
             "link-text",
-            _LOOSER,
+            _CONTENT,
             BOTH,
             "The text of a symlink in a folder that is shown can be read; what it points to keeps its verdict.",
         ),
         _known(
             "masked-name",
-            _LOOSER,
+            _CONTENT,
             BOTH,
             "The name of a denied path shows in the listing of a folder that may be read; its content does not.",
         ),
@@ -140,7 +140,7 @@ EXCEPTIONS: dict[str, KnownException] = {
         ),
         _known(
             "landlock-metadata",
-            _LOOSER,
+            _CONTENT,
             (LANDLOCK,),
             "Landlock does not hide that a path exists, nor its size, owner and times, and does not stop chmod, chown, "
             "utime or extended attributes.",
@@ -162,7 +162,13 @@ EXCEPTIONS: dict[str, KnownException] = {
     )
 }
 
-_WEAKNESS = (Exactness.EXACT, Exactness.STRICTER, Exactness.SNAPSHOT, Exactness.NOT_ENFORCED)
+_WEAKNESS = (
+    Exactness.EXACT,
+    Exactness.STRICTER,
+    Exactness.CONTENT,
+    Exactness.SNAPSHOT,
+    Exactness.NOT_ENFORCED,
+)
 
 
 def sentences(ids: tuple[str, ...]) -> str:

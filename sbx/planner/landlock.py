@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from sbx.model.plan import Op, Operation, PathGrant, Plan
 from sbx.model.profile import EffectiveProfile
+from sbx.model.rules import Access
 from sbx.planner.exceptions import EXCEPTIONS, LANDLOCK
 from sbx.planner.grants import READ_TREE, WRITE_TREE, rights
 from sbx.planner.making import Making, join
@@ -192,14 +193,18 @@ class LandlockWalk:
         names.verdict = min(names.verdict, state.verdict)
         names.execute = names.execute and state.exec
         if own_grant:
-            names.granted.append(path)
+            names.granted.append((path, state))
 
     def _level_hard_links(self) -> None:
         """The most restricted name decides; with names that were not met, none of them can be granted by itself."""
         for names in self._names.values():
             verdict = names.verdict if names.unmet <= 0 else HIDDEN
-            for path in names.granted:
-                self._grants[path] &= frozenset(_rights("", verdict, names.execute))
+            allowed = frozenset(_rights("", verdict, names.execute))
+            for path, state in names.granted:
+                if not self._grants[path] <= allowed:
+                    self._grants[path] &= allowed
+                    for access in range(3):
+                        self.seen.note(access, state.winner(access), "landlock-hard-link")
 
 
 @dataclass(slots=True)
@@ -209,7 +214,7 @@ class _Names:
     unmet: int
     verdict: int = MODIFIABLE
     execute: bool = True
-    granted: list[str] = field(default_factory=list)
+    granted: list[tuple[str, State]] = field(default_factory=list)
 
 
 def _rights(kind: str, verdict: int, execute: bool) -> tuple[str, ...]:
@@ -228,6 +233,10 @@ def plan_landlock(
 ) -> Plan:
     walk = LandlockWalk(profile, reader, specials)
     grants = walk.run()
+    for number, access in enumerate((Access.READ, Access.MODIFY)):
+        for index, rule in enumerate(profile.rules(access)):
+            if rule.negated:
+                walk.seen.note(number, index, "landlock-metadata")
     return Plan(
         platform="linux",
         backend=LANDLOCK,

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from unit.planner.profiles import profile
 from unit.planner.trees import FULL, LISTS, TREES, everything_below, grow
 
 from sbx.model.glob import split_path
+from sbx.model.guarantee import Exactness
 from sbx.model.plan import Op, PathGrant
 from sbx.model.profile import EffectiveProfile
 from sbx.model.verdict import may_exec, may_modify, may_read
@@ -118,3 +120,20 @@ def link(root: str, source: int, target: int) -> None:
         place = os.path.join(folders[target % len(folders)], "b" if source % 2 else "y.env")
         if not os.path.lexists(place):
             os.link(files[source % len(files)], place)
+
+
+def test_no_rule_is_called_more_exact_than_it_is(tmp_path: Path) -> None:
+    """Denies do not hold for metadata, and a file with a name out of sight is not granted by itself."""
+    root = os.path.realpath(tmp_path / "ws")
+    os.makedirs(os.path.join(root, "folder"))
+    for name in ("alone", "twice", "folder/secret"):
+        Path(root, name).touch()
+    os.link(os.path.join(root, "twice"), os.path.join(os.path.dirname(root), "elsewhere"))
+    rules = profile(root, ["./alone", "./twice", "./folder/**", "!./folder/secret"])
+    found = plan(rules, "/", backend="landlock", specials=())
+    held = {each.rule: (each.exactness, each.exceptions) for each in found.guarantees}
+    assert held["./alone"] == (Exactness.EXACT, ())
+    assert held["./twice"] == (Exactness.STRICTER, ("landlock-hard-link",))
+    exactness, exceptions = held["!./folder/secret"]
+    assert exactness is not Exactness.EXACT
+    assert "landlock-metadata" in exceptions
