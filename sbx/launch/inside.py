@@ -9,19 +9,18 @@ that it has no handler for.
 from __future__ import annotations
 
 import marshal
-import select
 import sys
 
-from sbx.kernel import landlock, process, seccomp, signals
+from sbx.kernel import process, signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
-from sbx.kernel.call import MACHINE, NUMBERS, syscall
-from sbx.launch.root import BIND_RW, NOEXEC, OPTIONAL, Root, SetupStep
+from sbx.kernel.call import MACHINE, syscall
+from sbx.launch import setup
+from sbx.launch.root import Root, SetupStep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from sbx.launch.root import LaunchOp
     from sbx.launch.start import Launch, Run
 
 assert sys.platform == "linux"  # for type checkers on other platforms
@@ -33,7 +32,6 @@ STARTED, FAILED, EXEC_FAILED, STOPPED, EXITED, DENIED, COUNTED = 1, 2, 3, 4, 5, 
 CONTINUE_WITH_TERMINAL = 40  # a real-time signal that nobody else uses
 KILL_EVERYTHING = 41  # to a keeper; pid 1 of a namespace gets SIGKILL
 
-GATE_OPEN = b"g"
 FORWARDED = (1, 2, 3, 10, 12, 15, 28)  # HUP INT QUIT USR1 USR2 TERM WINCH
 SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGXFSZ = (
     1, 2, 9, 13, 15, 17, 18, 19, 20, 21, 22, 25,
@@ -41,13 +39,11 @@ SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, S
 
 FATAL = (4, 6, 7, 8, 11)  # ILL ABRT BUS FPE SEGV: faulthandler's are not to be seen from Python
 ENOEXEC = 8
-READ_AND_WRITE = landlock.FS_RIGHTS["READ_FILE"][1] | landlock.FS_RIGHTS["WRITE_FILE"][1]
 SETUID_REFUSED = 10_000  # beyond every errno: the command is a set-user-ID program
 WALL = 0x40000000
 WUNTRACED_WALL = os.WUNTRACED | WALL
 SS_DISABLE = 2
 _SIGALTSTACK = 132 if MACHINE == "aarch64" else 131
-_SOCKET = 198 if MACHINE == "aarch64" else 41
 
 
 def live_inside(
@@ -93,168 +89,23 @@ def _keep(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> NoReturn:
 
 
 def _set_up(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> None:
-    die_with_parent(parent_fd)
-    step("hide the caller's arguments", process.hide_arguments)
-    map_ids(launch)
+    setup.die_with_parent(parent_fd)
+    setup.step("hide the caller's arguments", process.hide_arguments)
+    setup.map_ids(launch)
     if launch["loopback"]:
-        loopback_up()
+        setup.loopback_up()
     if run["channel"] >= 0:
-        offer_listener(run["channel"], launch["proxy_port"])
+        setup.offer_listener(run["channel"], launch["proxy_port"])
     root = Root(launch["staging"], restrict_proc=launch["restrict_proc"])
-    root.build((*launch["operations"], *show_jobserver(run)))
+    root.build((*launch["operations"], *setup.show_jobserver(run)))
     root.enter()
-    confine(launch, run, status_fd)
+    setup.confine(launch, run, status_fd)
     if run["gate"] >= 0:
-        pass_gate(run["gate"])
-
-
-def confine(launch: Launch, run: Run, status_fd: int) -> None:
-    """The rest of the set-up, once this process stands in its private root: nothing can be gained back after it."""
-    # From here on an import could only find what the command put there.
-    sys.path.clear()
-    sys.meta_path.clear()
-    step("enter the working directory", os.chdir, launch["cwd"])
-    descriptors(run, (status_fd, run["gate"]) if run["gate"] >= 0 else (status_fd,))
-    limits(run)
-    process.drop_capabilities()
-    process.no_new_privs()
-    process.prctl(process.PR_SET_DUMPABLE, 0)
-    process.prctl(process.PR_SET_PDEATHSIG, SIGKILL)  # again: a change of credentials clears it
-    if launch["landlock"] is not None:
-        landlock_rules(launch["landlock"], jobserver_rule(run))
-    if launch["seccomp"] and not listens(launch):
-        step("install the system call filter", seccomp.install, launch["seccomp"])
-
-
-def pass_gate(gate: int) -> None:
-    """The plan was still being checked while this process carried it out. Without a word from there, nothing starts."""
-    if os.read(gate, 1) != GATE_OPEN:
-        os._exit(125)
-    os.close(gate)
-
-
-def die_with_parent(parent_fd: int) -> None:
-    process.prctl(process.PR_SET_PDEATHSIG, SIGKILL)
-    poll = select.poll()
-    poll.register(parent_fd, select.POLLIN)
-    if poll.poll(0):  # it died before the line above
-        os._exit(125)
-
-
-def step(words: str, function: Any, *arguments: Any) -> None:
-    try:
-        function(*arguments)
-    except OSError as error:
-        subject = arguments[0] if arguments and isinstance(arguments[0], bytes | str) else b""
-        raise SetupStep(words, error.errno or 0, str(error), subject[:4096]) from None
-
-
-def map_ids(launch: Launch) -> None:
-    """Inside, the user is who they are outside; nobody else exists."""
-    uid, gid = launch["uid"], launch["gid"]
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-        step(f"write /proc/self/{name}", _write, f"/proc/self/{name}", text.encode())
-
-
-def _write(path: str, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, data)
-    finally:
-        os.close(descriptor)
-
-
-def loopback_up() -> None:
-    try:
-        probe = syscall("socket", _SOCKET, "lll", 2, 2 | os.O_CLOEXEC, 0)  # AF_INET, SOCK_DGRAM
-        process.network_loopback_up(probe)
-        os.close(probe)
-    except OSError as error:
-        raise SetupStep("bring the loopback interface up", error.errno or 0, str(error), b"lo") from None
-
-
-def offer_listener(channel: int, port: int) -> None:
-    """A listening socket of this network namespace, for the proxy outside."""
-    import _socket  # imported before, by start: here it costs nothing
-
-    try:
-        listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-        listener.bind(("127.0.0.1", port))
-        listener.listen(1024)
-        with_rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, listener.fileno().to_bytes(4, "little"))]
-        sender = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, channel)
-        sender.sendmsg([b"p"], with_rights)
-        sender.close()
-        listener.close()
-    except OSError as error:
-        raise SetupStep("offer the proxy its socket", error.errno or 0, str(error), b"") from None
-
-
-def descriptors(run: Run, ours: tuple[int, ...]) -> None:
-    """0, 1 and 2 become the command's; beyond them only make's jobserver survives the exec."""
-    for number, descriptor in enumerate(run["streams"]):
-        if descriptor != number:
-            os.dup2(descriptor, number, inheritable=True)
-        else:
-            os.set_inheritable(number, True)
-    kept = tuple(descriptor for descriptor in run["keep"] if descriptor > 2)
-    terminal = (run["terminal"],) if run["terminal"] >= 0 else ()
-    hand = (run["hand"],) if "hand" in run else ()
-    process.close_from(3, (*ours, *terminal, *hand, *kept))
-    for descriptor in kept:
-        os.set_inheritable(descriptor, True)
-
-
-def show_jobserver(run: Run) -> tuple[LaunchOp, ...]:
-    """make's fifo, alone, at its place: the command takes its tokens from there, and puts them back."""
-    fifo = run.get("jobserver")
-    return ((BIND_RW, fifo, b"", NOEXEC | OPTIONAL),) if fifo else ()
-
-
-def jobserver_rule(run: Run) -> tuple[tuple[bytes, int, bool], ...]:
-    fifo = run.get("jobserver")
-    return ((fifo, READ_AND_WRITE, True),) if fifo else ()
-
-
-def limits(run: Run) -> None:
-    if not run["rlimits"]:
-        return
-    for limit, soft, hard in run["rlimits"]:
-        pair = soft.to_bytes(8, "little") + hard.to_bytes(8, "little")
-        try:
-            syscall("prlimit64", NUMBERS["prlimit64"], "llzl", 0, limit, pair, 0)
-        except OSError as error:
-            raise SetupStep(f"set resource limit {limit}", error.errno or 0, str(error), b"") from None
-
-
-def landlock_rules(
-    plan: tuple[Any, ...], more: tuple[tuple[bytes, int, bool], ...] = (), more_ports: tuple[tuple[int, int], ...] = ()
-) -> None:
-    fs, net, scoped, flags, paths, ports = plan
-    try:
-        ruleset = landlock.create_ruleset(fs, net, scoped)
-        for path, access, optional in (*paths, *more):
-            try:
-                place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            except OSError:
-                if optional:
-                    continue
-                raise
-            try:
-                is_dir = (os.fstat(place).st_mode & 0o170000) == 0o040000
-                landlock.add_path(ruleset, place, access, is_dir=is_dir, subject=path)
-            finally:
-                os.close(place)
-        for port, access in (*ports, *more_ports):
-            landlock.add_port(ruleset, port, access)
-        landlock.restrict_self(ruleset, flags)
-        os.close(ruleset)
-    except OSError as error:
-        raise SetupStep("apply the Landlock rules", error.errno or 0, str(error), b"") from None
+        setup.pass_gate(run["gate"])
 
 
 def supervise_command(launch: Launch, run: Run, status_fd: int) -> None:
-    if listens(launch):
+    if setup.listens(launch):
         _supervise_listening(launch, run, status_fd)
         return
     command = spawn(run, status_fd)
@@ -270,11 +121,6 @@ def supervise_command(launch: Launch, run: Run, status_fd: int) -> None:
         pid, status, max_rss = wait(WUNTRACED_WALL)
         if pid == command:
             _command_changed(command, run, status, max_rss, status_fd)
-
-
-def listens(launch: Launch) -> bool:
-    """Does the filter hand calls over to this process?"""
-    return launch["future"] is not None or launch.get("trace") is not None
 
 
 def _command_changed(command: int, run: Run, status: int, max_rss: int, status_fd: int) -> None:

@@ -14,7 +14,7 @@ import select
 import sys
 
 from sbx.kernel import landlock, process, seccomp, signals
-from sbx.launch import inside
+from sbx.launch import inside, setup
 from sbx.launch.root import SetupStep
 
 TYPE_CHECKING = False
@@ -32,14 +32,14 @@ CONNECT_TCP = landlock.NET_RIGHTS["CONNECT_TCP"][1]
 def set_up(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> None:
     """Everything that needs no sandbox yet. Not dying with the supervisor: the tree has to be killed first."""
     process.prctl(process.PR_SET_CHILD_SUBREAPER, 1)
-    inside.step("hide the caller's arguments", process.hide_arguments)
-    inside.step("enter the working directory", os.chdir, launch["cwd"])
-    inside.descriptors(run, (status_fd, parent_fd))
+    setup.step("hide the caller's arguments", process.hide_arguments)
+    setup.step("enter the working directory", os.chdir, launch["cwd"])
+    setup.descriptors(run, (status_fd, parent_fd))
     process.drop_capabilities()
     process.no_new_privs()
     # First: in a sandbox within another one, the outer one judges new names, and cannot look into who hides itself.
     if run["private_tmp"]:
-        inside.step("make a private directory for temporary files", os.mkdir, run["private_tmp"], 0o700)
+        setup.step("make a private directory for temporary files", os.mkdir, run["private_tmp"], 0o700)
     process.prctl(process.PR_SET_DUMPABLE, 0)
 
 
@@ -76,11 +76,11 @@ class Keeper:
             # If somebody kills the keeper, at least the command itself goes with it.
             process.prctl(process.PR_SET_PDEATHSIG, inside.SIGKILL)
             inside.lead_group(self.run)
-            inside.limits(self.run)
+            setup.limits(self.run)
             if self.launch["landlock"] is not None:
-                inside.landlock_rules(self.launch["landlock"], self._private_rule(), self._proxy_rule())
+                setup.landlock_rules(self.launch["landlock"], self._private_rule(), self._proxy_rule())
             if self.launch["seccomp"]:
-                inside.step("install the system call filter", seccomp.install, self.launch["seccomp"])
+                setup.step("install the system call filter", seccomp.install, self.launch["seccomp"])
             inside.execute(self.run, self.status_fd)
         except SetupStep as failed:
             inside.tell(self.status_fd, (inside.FAILED, *failed.args))
@@ -92,7 +92,7 @@ class Keeper:
 
     def _private_rule(self) -> tuple[tuple[bytes, int, bool], ...]:
         path = self.run["private_tmp"]
-        rules = inside.jobserver_rule(self.run)
+        rules = setup.jobserver_rule(self.run)
         return (*rules, (path, self.launch["private_tmp_access"], False)) if path else rules
 
     def _proxy_rule(self) -> tuple[tuple[int, int], ...]:

@@ -13,8 +13,9 @@ from sbx.kernel import signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.launch.environment import build_environment, jobserver, with_options
 from sbx.launch.hearing import open_signal_fd, watched_signals
-from sbx.launch.inside import GATE_OPEN, KILL_EVERYTHING, SIGKILL
+from sbx.launch.inside import KILL_EVERYTHING, SIGKILL
 from sbx.launch.rlimits import clamp
+from sbx.launch.setup import GATE_OPEN
 from sbx.launch.start import start
 
 TYPE_CHECKING = False

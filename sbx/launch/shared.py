@@ -18,7 +18,7 @@ import select
 import sys
 
 from sbx.kernel import process, seccomp, signals
-from sbx.launch import inside
+from sbx.launch import inside, setup
 from sbx.launch.passing import receive
 from sbx.launch.root import TMPFS, SetupStep
 from sbx.launch.template import contents
@@ -49,9 +49,9 @@ def serve_once(launch: Launch, run: Run, control_fd: int) -> None:
     status_fd = descriptors[0]
     command["streams"] = (descriptors[1], descriptors[2], descriptors[3])
     try:
-        inside.step("enter the working directory", os.chdir, command["cwd"])  # type: ignore[typeddict-item]
-        inside.descriptors(command, (status_fd,))
-        inside.limits(command)
+        setup.step("enter the working directory", os.chdir, command["cwd"])  # type: ignore[typeddict-item]
+        setup.descriptors(command, (status_fd,))
+        setup.limits(command)
     except SetupStep as failed:
         inside.tell(status_fd, (inside.FAILED, *failed.args))
         os._exit(125)
@@ -63,7 +63,7 @@ def serve_commands(launch: Launch, run: Run, control_fd: int) -> None:
     keep_tmp = bool(run["keep_tmp"])  # type: ignore[typeddict-item]  # only the library's requests have these
     extra_filter: bytes = run["extra_filter"]  # type: ignore[typeddict-item]
     if extra_filter:
-        inside.step("install the system call filter", seccomp.install, extra_filter)
+        setup.step("install the system call filter", seccomp.install, extra_filter)
     signals.pthread_sigmask(signals.SIG_SETMASK, {SIGCHLD})
     if launch["future"] is None:
         Commands(launch, control_fd, keep_tmp=keep_tmp).loop()
@@ -142,8 +142,8 @@ class Commands:
             return child
         try:
             inside.lead_group(run)
-            inside.descriptors(run, (status_fd,))
-            inside.limits(run)
+            setup.descriptors(run, (status_fd,))
+            setup.limits(run)
             inside.execute(run, status_fd)
         except SetupStep as failed:
             inside.tell(status_fd, (inside.FAILED, *failed.args))

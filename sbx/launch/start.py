@@ -10,8 +10,9 @@ import sys
 
 from sbx.kernel import process, signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
-from sbx.launch.inside import FORWARDED, SIGTSTP, listens, live_inside
+from sbx.launch.inside import FORWARDED, SIGTSTP, live_inside
 from sbx.launch.root import make_directories
+from sbx.launch.setup import listens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import os
 import sys
 
 from sbx.kernel import mounts
-from sbx.launch import inside
+from sbx.launch import setup
 from sbx.launch.root import (
     BIND_RO,
     BIND_RW,
@@ -78,18 +78,18 @@ def _below(path: bytes, place: bytes) -> bool:
 
 def set_up_again(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> None:
     """In place of the set-up that builds a root."""
-    inside.die_with_parent(parent_fd)
+    setup.die_with_parent(parent_fd)
     if launch["loopback"]:
-        inside.loopback_up()
+        setup.loopback_up()
     if run["channel"] >= 0:
-        inside.offer_listener(run["channel"], launch["proxy_port"])
+        setup.offer_listener(run["channel"], launch["proxy_port"])
     umask = os.umask(0)
     try:
         _Renewed(b"", restrict_proc=launch["restrict_proc"]).renew(launch["operations"])
     except OSError as error:
         raise SetupStep("renew the private root", error.errno or 0, str(error), b"") from None
     os.umask(umask)
-    inside.confine(launch, run, status_fd)
+    setup.confine(launch, run, status_fd)
 
 
 class _Renewed(Root):

@@ -23,7 +23,7 @@ import select
 import sys
 
 from sbx.kernel import process, signals
-from sbx.launch import inside
+from sbx.launch import inside, setup
 from sbx.launch.passing import receive
 from sbx.launch.root import Root, SetupStep, make_directories
 from sbx.launch.start import offer_hand
@@ -196,9 +196,9 @@ def start_template(launch: Launch, descriptors: list[int], parent_fd: int) -> No
     try:
         try:
             process.close_from(3, (status_fd, control_fd, parent_fd))
-            inside.die_with_parent(parent_fd)
-            inside.step("hide the caller's arguments", process.hide_arguments)
-            inside.map_ids(launch)
+            setup.die_with_parent(parent_fd)
+            setup.step("hide the caller's arguments", process.hide_arguments)
+            setup.map_ids(launch)
             process.prctl(process.PR_SET_DUMPABLE, 0)
             process.prctl(process.PR_SET_PDEATHSIG, inside.SIGKILL)
             root = Root(launch["staging"], restrict_proc=launch["restrict_proc"])
