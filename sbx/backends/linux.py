@@ -122,7 +122,7 @@ def compile_launch(
                 # Without a private root nothing but this, or Landlock from ABI 9 on, keeps the host's sockets away.
                 unix_sockets=namespaces or capabilities.landlock_abi >= 9,
                 notify=judged,
-                watch=watched(capabilities.machine) if watching else (),
+                watch=watched(capabilities.machine, walking=learn is not None) if watching else (),
             ),
             "private_tmp_access": 0 if namespaces else private_tmp_access(profile, capabilities.landlock_abi),
             "proxy_port": PROXY_PORT if profile.network.mode is NetworkMode.ALLOW else 0,

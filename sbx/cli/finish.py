@@ -38,12 +38,12 @@ def finish(done: Done) -> int:
 
 
 def overhear(done: Done) -> None:
-    """Without a trace: what the command's own error lines say of paths that are really denied."""
+    """What the command's own error lines say of paths that are really denied, beyond what a trace saw."""
     pump = None if done.streams is None else done.streams.stderr
     text = pump.captured() if pump is not None and pump.capture_bytes else b""
     if pump is not None and "json" not in done.options:
         pump.capture_bytes = 0  # it was kept for this alone
-    if "trace" in done.options or done.outcome["status"] == 0 or not done.outcome["started"]:
+    if done.outcome["status"] == 0 or not done.outcome["started"]:
         return
     if done.errors_at >= 0:
         from sbx.launch.overhear import errors_since
@@ -64,7 +64,9 @@ def overhear(done: Done) -> None:
             profile = effective_profile(policy, done.options.get("profile"), option_rules(done.options))
         except SbxError:
             return  # the policy was changed meanwhile: there is nothing to hold the lines against
-        done.denials = tuple(likely_denials(view_of(profile, policy), text, cwd))
+        seen = {each.path for each in done.denials}
+        said = likely_denials(view_of(profile, policy), text, cwd)
+        done.denials = (*done.denials, *(each for each in said if each.path not in seen))
 
 
 def interrupt_the_job(done: Done) -> None:

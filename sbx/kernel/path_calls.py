@@ -82,6 +82,10 @@ ROWS: tuple[tuple[str, PathCall], ...] = (
 # Calls that are let through unseen when this flag is set: the C library's fstat() comes this way, before every read.
 UNSEEN = {"newfstatat": (3, EMPTY_PATH), "statx": (2, EMPTY_PATH)}
 
+# Whoever walks a tree (git status, find, rm -r) looks at each name in it without following links, thousands of times,
+# and mostly at what the folder itself has just named. Only who learns what a command needs has to see that too.
+WALKING = {"newfstatat": (3, EMPTY_PATH | NO_FOLLOW), "statx": (2, EMPTY_PATH | NO_FOLLOW)}
+
 
 def path_calls(machine: str) -> dict[int, PathCall]:
     """The rows for a machine, by number."""
@@ -94,7 +98,9 @@ def path_calls(machine: str) -> dict[int, PathCall]:
     return found
 
 
-def watched(machine: str) -> tuple[tuple[str, int, int], ...]:
+def watched(machine: str, *, walking: bool) -> tuple[tuple[str, int, int], ...]:
     """What the filter hands to the listener: (call, argument, mask), let through unseen where a bit of it is set."""
     table = numbers(machine)
-    return tuple((name, *UNSEEN.get(name, (-1, 0))) for name, _ in ROWS if name in table)
+    unseen = UNSEEN if walking else WALKING
+    names = [name for name, _ in ROWS if name in table and (walking or name != "lstat")]
+    return tuple((name, *unseen.get(name, (-1, 0))) for name in names)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 
-from sbx.model.verdict import allows, residue, residue_allows, uniform_below
+from sbx.model.verdict import allows, reaching, residue, residue_allows, uniform_below
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
@@ -21,7 +21,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from sbx.model.verdict import Judge, Residue
+    from sbx.model.verdict import CompiledRules, Judge, Residue
+
+    # The real folder with a slash at its end, and what is left of the read rules for names in it; None: all are allowed
+    Entrance: TypeAlias = tuple[bytes, Residue | None]
 
     # operation, access, location, evidence, follow (of the last name), program, mode (0: not seen, or nothing there)
     Told: TypeAlias = tuple[str, int, bytes, int, bool, bytes, int]
@@ -33,6 +36,7 @@ SURE = 0
 TARGET = 1  # if the location exists outside
 PARENT = 2  # if the folder of the location exists outside
 
+ALL_ALLOWED = ((None, True),)  # the residue of rules that say nothing more in a folder
 MAX_LINKS = 40
 MAX_REMEMBERED = 1 << 16
 MAX_RECORDS = 4096
@@ -94,10 +98,12 @@ class Observer:
         self.judge = judge
         self.learning = learning
         self.known: dict[tuple[int, int, bytes, bytes], Record | None] = {}
-        self.records: dict[tuple[str, int, bytes], Record] = {}
+        self.records: dict[tuple[str, int, bytes, int], Record] = {}
         self.left_out = 0  # records beyond the bound
+        self.entrances: dict[tuple[bytes, bytes], Entrance] = {}
         self._folders: dict[bytes, bytes] = {}
-        self._residues: dict[bytes, tuple[Residue | None, ...]] = {}
+        self._near: tuple[dict[bytes, CompiledRules], ...] = ({}, {}, {})  # by access
+        self._residues: tuple[dict[bytes, Residue], ...] = ({}, {}, {})
 
     # One call
 
@@ -131,6 +137,7 @@ class Observer:
     def forget_links(self) -> None:
         """Names are about to change their meaning."""
         self.known.clear()
+        self.entrances.clear()
         self._folders.clear()
 
     # Where a path leads, inside
@@ -199,18 +206,52 @@ class Observer:
             names = names_of(place.path)
             lists = (READ,) if access == READ else (READ, access)
             return all(rules is None or allows(rules, names) for rules in (self.judge[each] for each in lists))
-        left = self._residues.get(place.folder)
-        if left is None:
-            if len(self._residues) >= MAX_REMEMBERED:
-                self._residues.clear()
-            folder = names_of(place.folder)
-            left = tuple(None if rules is None else residue(rules, folder) for rules in self.judge)
-            self._residues[place.folder] = left
         name = os.fsdecode(place.name)
-        if not residue_allows(left[READ], name):  # type: ignore[arg-type]
-            return False
-        own = left[access]
-        return access == READ or own is None or residue_allows(own, name)
+        for each in (READ,) if access == READ else (READ, access):
+            left = self._left(place.folder, each)
+            if left is not None and not residue_allows(left, name):
+                return False
+        return True
+
+    def entrance(self, base: bytes, head: bytes) -> Entrance | None:
+        """For looks at many names of one folder. None where each has to be looked at by itself."""
+        path = base + b"/" + head
+        if path.startswith((b"//proc", b"/proc", b"//dev", b"/dev")):
+            return None
+        real = self._folder(path)
+        if real is None:
+            return None
+        left = self._left(real, READ)
+        if len(self.entrances) >= MAX_REMEMBERED:
+            self.entrances.clear()
+        found = (real if real == b"/" else real + b"/", None if left == ALL_ALLOWED else left)
+        self.entrances[(base, head)] = found
+        return found
+
+    def _left(self, folder: bytes, access: int) -> Residue | None:
+        """What a list of rules says of names in a folder. None: there is no such list, so all are allowed."""
+        found = self._residues[access].get(folder)
+        if found is None:
+            rules = self._reaching(folder, access)
+            if rules is None:
+                return None
+            if len(self._residues[access]) >= MAX_REMEMBERED:
+                self._residues[access].clear()
+            found = self._residues[access][folder] = residue(rules, names_of(folder))
+        return found
+
+    def _reaching(self, folder: bytes, access: int) -> CompiledRules | None:
+        """Of a few hundred rules, those that matter in there: found by way of the folders above."""
+        if folder == b"/" or self.judge[access] is None:
+            return self.judge[access]
+        found = self._near[access].get(folder)
+        if found is None:
+            above = self._reaching(os.path.dirname(folder), access)
+            found = reaching(above or (), names_of(folder))
+            if len(self._near[access]) >= MAX_REMEMBERED:
+                self._near[access].clear()
+            self._near[access][folder] = found
+        return found
 
     # What each operation needs. (record, do the rules deny?)
 
@@ -402,7 +443,8 @@ class Observer:
 
     def _note(self, word: str, access: int, place: Place, evidence: int, follow: bool, pid: int) -> Record | None:
         path = place.path
-        record = self.records.get((word, access, path))
+        key = (word, access, path, evidence)  # what is not sure must not stand for what is
+        record = self.records.get(key)
         if record is None:
             if len(self.records) >= (MAX_NEEDS if self.learning else MAX_RECORDS):
                 self.left_out += 1
@@ -410,7 +452,7 @@ class Observer:
             # What it was then: when the run is over, the name may be something else's.
             mode = place.mode() if evidence == SURE else 0
             record = Record((word, access, path, evidence, follow, _program(pid), mode))
-            self.records[(word, access, path)] = record
+            self.records[key] = record
         return record
 
 

@@ -15,6 +15,7 @@ from sbx.kernel.watch import Watcher
 from sbx.launch.inside import COUNTED, DENIED
 from sbx.launch.listener import read_signals
 from sbx.launch.observe import Observer
+from sbx.model.verdict import residue_allows
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
@@ -31,7 +32,19 @@ AT_FDCWD = 0xFFFFFF9C
 EPERM, EACCES = 1, 13
 QUIET_MS = 50  # without a call for that long, what was found is told
 BATCH = 32  # denials in one message
+NUMBERS_APART = 4096
 AF_UNIX = b"\x01\x00"
+# Operations that may need nothing but to read: flags with which they need more, and flags with which the last name
+# is not followed. Opening with O_CREAT or O_TMPFILE is among the former, so what `serving` performs is never plain.
+READING = {
+    "open": (3 | os.O_CREAT | os.O_TRUNC | 0o20000000, os.O_NOFOLLOW),
+    "stat": (0, 0x100),
+    "lstat": (0, 0),
+    "readlink": (0, 0),
+    "access": (3, 0),
+}
+STAYS = ("lstat", "readlink")
+SPECIAL = (b"", b".", b"..")
 _UNKNOWN = object()
 
 
@@ -85,14 +98,15 @@ class Tracing:
     def server(self) -> Callable[[], None]:
         """What answers one notification. A closure: this runs for every call of the whole tree."""
         event, receive, let_through = self.watcher.event, self.watcher.receive, self.watcher.let_through
-        text, known, cwd = self.watcher.text, self.observer.known, self._cwd
-        performed, look = self.performed, self._look
+        text, known, cwd, fsdecode = self.watcher.text, self.observer.known, self._cwd, os.fsdecode
+        performed, look, base_of = self.performed, self._look, self._base
+        entrances, entrance, readlink = self.observer.entrances, self.observer.entrance, os.readlink
         calls = self.calls
-        # Most calls have one path, are known, and change nothing: for them nothing else is run.
+        # Most calls need to read one file, in a folder where they may: for them nothing else is run.
         plain = {
-            number: (row[1][0][0] + 4, row[1][0][1] + 4, row[2] + 4, row[3])
+            number: (row[1][0][0] + 4, row[1][0][1] + 4, row[2] + 4, row[3], *READING[row[0]], row[0] in STAYS)
             for number, row in calls.items()
-            if row[0] in ("open", "stat", "lstat", "access", "readlink", "unlink", "mkdir") and number not in performed
+            if row[0] in READING and performed.get(number, (-2, 0))[0] != -1
         }
 
         def serve() -> None:
@@ -102,18 +116,32 @@ class Tracing:
             row = plain.get(number)
             try:
                 if row is not None:
-                    directory, at, flags_at, mask = row
-                    path = text(pid, event[at])
-                    if path[:1] == b"/":
-                        base: bytes | None = b""
-                    elif directory == 3 or event[directory] & 0xFFFFFFFF == AT_FDCWD:
-                        base = cwd.get(pid)
-                    else:
-                        base = None
-                    record = known.get((number, event[flags_at] & mask, base, path), _UNKNOWN)  # type: ignore[arg-type]
-                    if record is None:
-                        let_through()
-                        return
+                    directory, at, flags_at, mask, needs_more, no_follow, stays = row
+                    flags = event[flags_at] & mask
+                    if not flags & needs_more:
+                        path = text(pid, event[at])
+                        head, slash, name = path.rpartition(b"/")
+                        if slash and (not head or head[0] == 47):  # 47 is a slash: it starts at the root
+                            base: bytes | None = b""
+                        elif directory == 3 or event[directory] & 0xFFFFFFFF == AT_FDCWD:
+                            base = cwd.get(pid)
+                        else:
+                            base = base_of(pid, event[directory])
+                        if base is not None and name not in SPECIAL:
+                            found = entrances.get((base, head))
+                            if found is None and (number, flags, base, path) not in known:
+                                found = entrance(base, head)
+                            if found is not None:
+                                folder, left = found
+                                if left is None or residue_allows(left, fsdecode(name)):
+                                    if stays or flags & no_follow:
+                                        let_through()
+                                        return
+                                    try:
+                                        readlink(folder + name)
+                                    except OSError:
+                                        let_through()  # no link: it leads nowhere else
+                                        return
                 row = calls.get(number)
                 if row is not None:
                     look(pid, number, row, event)
@@ -177,9 +205,11 @@ class Tracing:
             return os.readlink(b"/proc/%d/fd/%d" % (pid, directory))
         found = self._cwd.get(pid)
         if found is None:
-            if pid < self._newest:  # numbers may have started anew
+            # Far below the newest, numbers may have started anew. Threads of one process take turns closer by.
+            if pid < self._newest - NUMBERS_APART or len(self._cwd) >= NUMBERS_APART:
                 self._cwd.clear()
-            self._newest = pid
+                self._newest = 0
+            self._newest = max(pid, self._newest)
             found = self._cwd[pid] = os.readlink(b"/proc/%d/cwd" % pid)
         return found
 

@@ -107,6 +107,18 @@ def residue_allows(left: Residue, name: str) -> bool:
     return next((allowed for component, allowed in left if component is None or match_name(component, name)), False)
 
 
+def reaching(rules: CompiledRules, folder: Sequence[str]) -> CompiledRules:
+    """The rules that decide anything below `folder`: for whoever asks about many folders in there."""
+    kept: list[CompiledRule] = []
+    for rule in reversed(rules):
+        extents = [reach(pattern, states_below(pattern, folder)) for pattern in rule[1]]
+        if any(extents):
+            kept.append(rule)
+        if EVERYTHING in extents:
+            break
+    return tuple(reversed(kept))
+
+
 def uniform_below(rules: CompiledRules, folder: Sequence[str]) -> bool | None:
     """The one verdict for everything below `folder`, or None where it differs from path to path."""
     verdicts = set()

@@ -94,6 +94,16 @@ def test_hidden_places_are_told_if_they_exist(sbx: Any, project: Any) -> None:
     assert found[0]["rule"] == ""
 
 
+def test_a_look_that_follows_no_link_is_known_from_what_the_command_says(sbx: Any, project: Any) -> None:
+    hidden = project.home / "hidden.txt"
+    hidden.write_text("x")
+    done = sbx("run", "--profile", "t", "--trace", "--", "rm", hidden, env=TRUSTED)
+    assert done.rc == 1
+    assert f"{hidden} by rm" in done.stderr
+    assert done.stderr.count("denied:") == 1
+    assert hidden.exists()
+
+
 def test_a_second_run_from_the_stored_plan_tells_the_same(sbx: Any, project: Any) -> None:
     first = sbx("run", "--profile", "t", "--trace", "--", "cat", ".env", env=TRUSTED)
     second = sbx("run", "--profile", "t", "--trace", "--", "cat", ".env", env=TRUSTED)

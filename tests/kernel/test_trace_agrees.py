@@ -41,6 +41,13 @@ SOMETHING_ELSE_AFTERWARDS = Case(
     ),
 )
 
+# The same operation on the same path: first in vain, since there is nothing, then refused by the rules.
+IN_VAIN_AND_THEN_DENIED = Case(
+    (Node(b"a", FILE), Node(b"b", DIRECTORY), Node(b"b/b", DIRECTORY)),
+    Rules(read=("./b/b", "./a"), modify=("./a", "./b/b")),
+    (("rename", b"b/c", b"a"), ("rename-noreplace", b"a", b"b/c")),
+)
+
 
 class Traced(Comparison):
     """The same case, with the listener looking on."""
@@ -91,6 +98,7 @@ class Traced(Comparison):
 def test_every_denial_is_told_and_none_invented() -> None:
     @settings(max_examples=POLICIES, suppress_health_check=list(HealthCheck))
     @example(case=SOMETHING_ELSE_AFTERWARDS)
+    @example(case=IN_VAIN_AND_THEN_DENIED)
     @given(case=cases(new_names=True))
     def told(case: Case) -> None:
         with tempfile.TemporaryDirectory() as folder:
