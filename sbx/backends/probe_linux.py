@@ -112,7 +112,8 @@ def gather_facts() -> Facts:
         if line.startswith("Seccomp:"):
             mode = int(line.split()[1])
     lsm = _text("/sys/kernel/security/lsm") or ""
-    return Facts(sysctls, _in_container(), lsm, mode, os.uname().release)
+    in_sbx = mode == 2 and (_text("/proc/1/cmdline") or "").startswith("sbx\0")
+    return Facts(sysctls, _in_container(), lsm, mode, os.uname().release, in_sbx)
 
 
 def _in_container() -> bool:

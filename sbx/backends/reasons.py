@@ -18,12 +18,17 @@ class Facts:
     lsm: str = ""  # /sys/kernel/security/lsm, or empty when unreadable
     seccomp_mode: int = 0  # of this process: 2 = under somebody's filter already
     kernel: str = ""
+    in_sbx: bool = False  # in a sandbox of ours with a process tree of its own
 
 
 CONTAINER_REMEDY = (
     "let the container's seccomp and AppArmor profiles allow namespaces and mounts"
     " (docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
     " --security-opt systempaths=unconfined)"
+)
+SBX_REMEDY = (
+    "leave the inner sbx out: the outer one's rules hold for everything in it;"
+    " or let the outer one have a profile that may write nothing, such as lint, where --partial works inside"
 )
 APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
 DEBIAN = "kernel/unprivileged_userns_clone"
@@ -33,6 +38,8 @@ MAX_USERNS = "user/max_user_namespaces"
 def explain(mechanism: str, number: int, facts: Facts) -> Reason:
     """The reason for `mechanism` failing with errno `number`."""
     name = "EOPNOTSUPP" if number == errno.EOPNOTSUPP else errno.errorcode.get(number, str(number))  # has two names
+    if facts.in_sbx and mechanism not in ("mount_api", "proc_mount"):
+        return Reason(mechanism, name, "refused by the sbx around this one", SBX_REMEDY)
     if mechanism == "landlock":
         words, remedy = _landlock(number, facts)
     elif mechanism in ("seccomp", "user_notif"):

@@ -12,6 +12,7 @@ PLAIN = Facts()
 FILTERED = Facts(seccomp_mode=2)
 CONTAINER = Facts(in_container=True, seccomp_mode=2)
 UBUNTU = Facts(sysctls={APPARMOR: "1", MAX_USERNS: "63000"})
+IN_SBX = Facts(in_container=True, seccomp_mode=2, in_sbx=True)
 OLD_DEBIAN = Facts(sysctls={DEBIAN: "0"})
 NONE_LEFT = Facts(sysctls={MAX_USERNS: "0"})
 
@@ -27,6 +28,8 @@ NONE_LEFT = Facts(sysctls={MAX_USERNS: "0"})
         ("userns", errno.EPERM, CONTAINER, "container does not allow", "--security-opt"),
         ("userns", errno.EPERM, FILTERED, "seccomp filter", "outside"),
         ("userns", errno.EPERM, PLAIN, "security module", "kernel log"),
+        ("userns", errno.EPERM, IN_SBX, "the sbx around this one", "leave the inner sbx out"),
+        ("landlock", errno.EOPNOTSUPP, IN_SBX, "the sbx around this one", "leave the inner sbx out"),
         ("userns", errno.ENOSYS, FILTERED, "filter", "outside"),
         ("userns", errno.ENOSYS, PLAIN, "no such call", "CONFIG_NAMESPACES"),
         ("net_ns", errno.EINVAL, PLAIN, "built without net namespaces", "CONFIG_NET_NS"),
