@@ -79,12 +79,21 @@ ROWS: tuple[tuple[str, PathCall], ...] = (
     ("bind", ("bind", ((-1, 1),), 2, 0xFFFFFFFF)),
 )
 
-# Calls that are let through unseen when this flag is set: the C library's fstat() comes this way, before every read.
-UNSEEN = {"newfstatat": (3, EMPTY_PATH), "statx": (2, EMPTY_PATH)}
+# Calls that are let through unseen: argument, mask, and the value under it (None: any bit of it).
+# The C library's fstat() comes with an empty path, before every read.
+UNSEEN = {"newfstatat": (3, EMPTY_PATH, None), "statx": (2, EMPTY_PATH, None)}
 
 # Whoever walks a tree (git status, find, rm -r) looks at each name in it without following links, thousands of times,
-# and mostly at what the folder itself has just named. Only who learns what a command needs has to see that too.
-WALKING = {"newfstatat": (3, EMPTY_PATH | NO_FOLLOW), "statx": (2, EMPTY_PATH | NO_FOLLOW)}
+# and mostly at what the folder itself has just named. And realpath() of the GNU C library asks of each part of a path
+# whether it is a link, a thousand times for one C file; its buffer tells it from others. Only who learns what a command
+# needs has to see that too.
+_REALPATH = (0xFFFFFFFF, 1023)
+WALKING = {
+    "newfstatat": (3, EMPTY_PATH | NO_FOLLOW, None),
+    "statx": (2, EMPTY_PATH | NO_FOLLOW, None),
+    "readlink": (2, *_REALPATH),
+    "readlinkat": (3, *_REALPATH),
+}
 
 
 def path_calls(machine: str) -> dict[int, PathCall]:
@@ -98,9 +107,9 @@ def path_calls(machine: str) -> dict[int, PathCall]:
     return found
 
 
-def watched(machine: str, *, walking: bool) -> tuple[tuple[str, int, int], ...]:
-    """What the filter hands to the listener: (call, argument, mask), let through unseen where a bit of it is set."""
+def watched(machine: str, *, walking: bool) -> tuple[tuple[str, int, int, int | None], ...]:
+    """What the filter hands to the listener: (call, argument, mask, value), let through unseen where that is so."""
     table = numbers(machine)
     unseen = UNSEEN if walking else WALKING
     names = [name for name, _ in ROWS if name in table and (walking or name != "lstat")]
-    return tuple((name, *unseen.get(name, (-1, 0))) for name in names)
+    return tuple((name, *unseen.get(name, (-1, 0, None))) for name in names)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     # all conditions hold -> this answer; the first such rule decides, else the check's own answer
     Check: TypeAlias = tuple[tuple[tuple[tuple[Condition, ...], int], ...], int]
     Notify: TypeAlias = tuple[str, int, int]
+    Watch: TypeAlias = tuple[str, int, int, int | None]  # call, and the condition under which it is not shown
 
 EPERM, EACCES, ENOSYS, EPROTONOSUPPORT, EOPNOTSUPP, EAFNOSUPPORT = (
     ERRNO | number for number in (1, 13, 38, 93, 95, 97)
@@ -131,7 +132,7 @@ def build_filter(
     unix_sockets: bool = True,
     exec_memfd: bool = True,
     notify: Sequence[Notify] = (),
-    watch: Sequence[Notify] = (),
+    watch: Sequence[Watch] = (),
 ) -> bytes:
     """The program for `machine` (as `os.uname()` spells it), as `struct sock_filter[]`.
 
@@ -275,9 +276,9 @@ def _add_notifications(answers: dict[int, int | Check], table: dict[str, int], n
             answers[table[name]] = ((*rules, only_path, (((argument, mask, None),), USER_NOTIF)), otherwise)
 
 
-def _add_watched(answers: dict[int, int | Check], table: dict[str, int], watch: Sequence[Notify]) -> None:
+def _add_watched(answers: dict[int, int | Check], table: dict[str, int], watch: Sequence[Watch]) -> None:
     """What would be allowed is shown to the listener first; a refusal stays one."""
-    for name, argument, mask in watch:
+    for name, argument, mask, value in watch:
         before = answers[table[name]]
         if isinstance(before, int):
             rules: tuple[tuple[tuple[Condition, ...], int], ...] = ()
@@ -289,7 +290,7 @@ def _add_watched(answers: dict[int, int | Check], table: dict[str, int], watch: 
                 answers[table[name]] = (rules, before[1])
                 continue
         if argument >= 0:
-            rules = (*rules, (((argument, mask, None),), ALLOW))
+            rules = (*rules, (((argument, mask, value),), ALLOW))
         answers[table[name]] = (rules, USER_NOTIF) if rules else USER_NOTIF
 
 
