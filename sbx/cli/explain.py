@@ -6,7 +6,7 @@ import os
 import sys
 
 from sbx.cli.here import working_directory
-from sbx.errors import UsageError
+from sbx.errors import SbxError, UsageError
 from sbx.model.verdict import MODIFY, READ
 from sbx.report.explain import Answer, explain, plain_lines, to_json
 from sbx.report.view import View, from_entry
@@ -15,8 +15,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from sbx.model.plan import Plan
     from sbx.model.profile import EffectiveProfile
-    from sbx.policy.document import RunRules
+    from sbx.policy.document import Policy, RunRules
 
 
 def command(options: dict[str, Any], paths: list[str]) -> int:
@@ -119,7 +120,17 @@ def make_view(
         known = policy_dependencies(policy, profile)
         if known is not None:
             known = (*known, *_prefixes(profile))
-    return view_of(profile, policy), known
+    return view_of(profile, policy, _plan(policy, profile, cwd)), known
+
+
+def _plan(policy: Policy, profile: EffectiveProfile, cwd: str) -> Plan | None:
+    """As a run here would have it, for how exactly the rules are enforced; None where no run would start."""
+    from sbx.cli.plan import here, plan_for_platform
+
+    try:
+        return plan_for_platform(here(), policy, profile, cwd)
+    except (SbxError, OSError):
+        return None
 
 
 def _prefixes(profile: EffectiveProfile) -> list[tuple[Any, ...]]:

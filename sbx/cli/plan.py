@@ -24,7 +24,7 @@ EQUIVALENTS = ("bwrap", "systemd")
 
 
 def command(options: dict[str, Any], words: list[str]) -> int:
-    platform = _choice(options, "platform", PLATFORMS, _here())
+    platform = _choice(options, "platform", PLATFORMS, here())
     form = _choice(options, "format", FORMATS, "json" if options.get("json") else "text")
     if form == "sbpl" and platform != "macos":
         if "platform" in options:
@@ -40,7 +40,7 @@ def command(options: dict[str, Any], words: list[str]) -> int:
 
         sys.stdout.write(compile_sbpl(profile, proxy_port=None, tmp=PLAN_TMP))
         return 0
-    found = without_secrets(with_environment(_plan(platform, policy, profile, cwd), options))
+    found = without_secrets(with_environment(plan_for_platform(platform, policy, profile, cwd), options))
     if form in EQUIVALENTS:
         return _equivalent(form, found, words)
     if form == "json":
@@ -84,7 +84,7 @@ def _equivalent(form: str, plan: Plan, words: list[str]) -> int:
     return 0
 
 
-def _here() -> str:
+def here() -> str:
     return {"darwin": "macos", "win32": "windows"}.get(sys.platform, "linux")
 
 
@@ -108,7 +108,7 @@ def _profile(options: Mapping[str, Any], words: list[str]) -> tuple[Policy, Effe
     return policy, effective_profile(policy, name, replace(option_rules(options), allow=allowances)), cwd
 
 
-def _plan(platform: str, policy: Policy, profile: EffectiveProfile, cwd: str) -> Plan:
+def plan_for_platform(platform: str, policy: Policy, profile: EffectiveProfile, cwd: str) -> Plan:
     if platform == "macos":
         from sbx.planner import macos
 
@@ -119,7 +119,7 @@ def _plan(platform: str, policy: Policy, profile: EffectiveProfile, cwd: str) ->
         return windows.plan(profile, cwd)
     from sbx.planner import linux
 
-    if _here() != "linux":
+    if here() != "linux":
         return linux.plan(profile, cwd)
     from sbx.backends.linux import holds_for_new_names, reaches_single_names
     from sbx.planner.observe import as_enforced

@@ -16,18 +16,14 @@ from sbx.report.words import place_of, visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, TypeAlias
+    from collections.abc import Iterable, Sequence
+    from typing import Any
 
-    from sbx.report.view import View
-
-    # How exactly (model.guarantee.Exactness), by what, and a note: for a view, a real location, an access's position
-    # in a judge, and the rule that decided. None: nothing is known.
-    Enforced: TypeAlias = tuple[str, str, str]
-    Enforcement: TypeAlias = Callable[[View, str, int, Row | None], Enforced | None]
+    from sbx.report.view import Enforced, View
 
 ACCESS_NAMES = ("read", "modify", "exec")
 JSON_VERSION = 1
+EXACT = "exact"  # model.guarantee.Exactness, without its import
 
 
 class Listed:
@@ -80,18 +76,14 @@ class Answer:
         return all(verdict.allowed for verdict in self.verdicts)
 
 
-def explain(view: View, path: str, accesses: Sequence[int], cwd: str, enforcement: Enforcement | None = None) -> Answer:
-    """Relative paths start at `cwd`. `enforcement` says how this machine holds to what decided."""
+def explain(view: View, path: str, accesses: Sequence[int], cwd: str) -> Answer:
+    """Relative paths start at `cwd`."""
     location = real_location(path, cwd)
     if location is None:
         loop = (("none", "its symlinks form a loop, which nothing can follow: remove the loop"),)
         return Answer(path, None, tuple(Verdict(ACCESS_NAMES[access], (), loop) for access in accesses), ())
     names = split_path(location)
     verdicts = tuple(_verdict(view, location, names, access) for access in accesses)
-    if enforcement is not None:
-        for access, verdict in zip(accesses, verdicts, strict=True):
-            deciding = verdict.deciding
-            verdict.enforced = enforcement(view, location, access, None if deciding is None else deciding.winner)
     return Answer(path, location, verdicts, _notes(view, location))
 
 
@@ -102,7 +94,13 @@ def _verdict(view: View, location: str, names: tuple[str, ...], access: int) -> 
         rows = {index: Row(rules[index]) for index in matched}
         lists.append(Listed(ACCESS_NAMES[position], allowed, rows.get(winner), tuple(rows.values())))
     denied = [(each.name, each.winner) for each in lists if not each.allowed]
-    return Verdict(ACCESS_NAMES[access], tuple(lists), changes(view, location, denied) if denied else ())
+    verdict = Verdict(ACCESS_NAMES[access], tuple(lists), changes(view, location, denied) if denied else ())
+    deciding = verdict.deciding
+    if deciding is not None and deciding.winner is not None:
+        row = deciding.winner
+        place = f"{row.file}:{row.line}" if row.line else row.file
+        verdict.enforced = view.guarantees.get((deciding.name, row.text, place))
+    return verdict
 
 
 def _notes(view: View, location: str) -> tuple[str, ...]:
@@ -118,8 +116,8 @@ def _notes(view: View, location: str) -> tuple[str, ...]:
 
 
 def how(verdict: Verdict) -> str:
-    """How this machine enforces what decided, and how exactly; empty when nothing is known about it."""
-    if verdict.enforced is None:
+    """How this machine falls short of what decided, or goes beyond it; empty where it holds to it exactly."""
+    if verdict.enforced is None or verdict.enforced[0] == EXACT:
         return ""
     exactness, mechanism, note = verdict.enforced
     return f"{exactness}: {mechanism}" + (f" ({note})" if note else "")

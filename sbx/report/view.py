@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
+    from sbx.model.plan import Plan
     from sbx.model.profile import EffectiveProfile
     from sbx.model.rules import Rule
     from sbx.model.verdict import Judge
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
 
     # text with its sign, negated, origin, file, line, column, layer
     Stored: TypeAlias = tuple[str, bool, str, str, int, int, str]
+    # By a rule's access, text and place: how exactly it is enforced (model.guarantee.Exactness), by what, and a note.
+    Enforced: TypeAlias = tuple[str, str, str]
+    Guarantees: TypeAlias = dict[tuple[str, str, str], Enforced]
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Row:
@@ -35,6 +39,7 @@ class View:
 
     __slots__ = (
         "description",
+        "guarantees",
         "home",
         "judge",
         "name",
@@ -56,6 +61,7 @@ class View:
         rows: tuple[tuple[Stored, ...], tuple[Stored, ...], tuple[Stored, ...] | None],
         judge: Judge,
         private: tuple[str, ...],  # folders that the command gets empty and for itself
+        guarantees: Guarantees,  # of this machine; none for rules that come with sbx
     ) -> None:
         self.name = name
         self.description = description
@@ -66,6 +72,7 @@ class View:
         self.rows = rows
         self.judge = judge
         self.private = private
+        self.guarantees = guarantees
 
     def entry(self) -> dict[str, Any]:
         return {"format": FORMAT, **{name: getattr(self, name) for name in self.__slots__}}
@@ -78,7 +85,9 @@ def from_entry(entry: dict[str, Any]) -> View | None:
     return View(**{name: value for name, value in entry.items() if name != "format"})
 
 
-def view_of(profile: EffectiveProfile, policy: Policy) -> View:
+def view_of(profile: EffectiveProfile, policy: Policy, plan: Plan | None = None) -> View:
+    """With a plan, the view also knows how exactly each rule is enforced."""
+
     def row(rule: Rule) -> Stored:
         source = rule.source
         place = (source.file, source.line, source.column, source.layer)
@@ -99,4 +108,8 @@ def view_of(profile: EffectiveProfile, policy: Policy) -> View:
         ),
         judge=profile.judge,
         private=policy.baseline_specials.tmpfs,
+        guarantees={
+            (each.access, each.rule, each.place): (each.exactness.value, each.mechanism, each.note)
+            for each in (() if plan is None else plan.guarantees)
+        },
     )

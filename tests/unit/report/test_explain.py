@@ -183,19 +183,18 @@ def test_a_loop_of_symlinks_is_denied_with_words(view: View, workspace: Any) -> 
     assert to_json(view, [answer])["paths"][0]["location"] is None
 
 
-def test_enforcement_is_asked_for_what_decided(view: View) -> None:
-    asked = []
-
-    def enforcement(_: View, location: str, access: int, row: Any) -> tuple[str, str, str]:
-        asked.append((location, access, row and row.text))
-        return ("snapshot", "mounts", "holds for what existed")
-
-    answer = explain(view, "x.env", (READ,), view.workspace, enforcement)
-    assert asked == [(f"{view.workspace}/x.env", READ, "!**/*.env")]
-    assert "x.env: read: enforced snapshot: mounts (holds for what existed)" in plain_lines(
-        view, [answer], view.workspace
-    )
+def test_what_decided_is_said_to_be_inexact_where_it_is(view: View) -> None:
+    row = ask(view, "x.env", READ).verdicts[0].deciding.winner
+    key = ("read", "!**/*.env", f"{row.file}:{row.line}")
+    view.guarantees[key] = ("snapshot", "mounts", "holds for what existed")
+    answer = ask(view, "x.env", READ)
+    line = "x.env: read: enforced snapshot: mounts (holds for what existed)"
+    assert line in plain_lines(view, [answer], view.workspace)
     assert to_json(view, [answer])["paths"][0]["verdicts"][0]["enforced"]["exactness"] == "snapshot"
+    view.guarantees[key] = ("exact", "mounts", "")
+    answer = ask(view, "x.env", READ)
+    assert not any("enforced" in line for line in plain_lines(view, [answer], view.workspace))
+    assert to_json(view, [answer])["paths"][0]["verdicts"][0]["enforced"]["mechanism"] == "mounts"
 
 
 def test_odd_names_stay_on_their_line(view: View) -> None:
