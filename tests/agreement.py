@@ -21,6 +21,7 @@ from random_policies import Case
 from sandboxed import PYTHON, compile_rules, run_compiled
 
 from sbx.backends.capabilities import Capabilities
+from sbx.backends.linux import own_paths
 from sbx.errors import PolicyError
 from sbx.model.decide import decide_location
 from sbx.model.plan import Op
@@ -80,6 +81,7 @@ class Comparison:
         for path in self.made:
             os.mkdir(self.outside(path))
         self.landlock = self.compiled.plan.backend == "landlock"
+        self.own_paths = set(own_paths(self.profile))
 
     def run(self) -> list[str]:
         """The disagreements, in words."""
@@ -284,6 +286,17 @@ def _missing_grant(self: Comparison, step: Step) -> bool:
     )
 
 
+def _own_path_link(self: Comparison, step: Step) -> bool:
+    """A symlink by hand, to where the fixed part of a granting rule leads."""
+    kind = step.operation[0]
+    is_link = kind == "symlink" or any(os.path.islink(self.outside(need.place)) for need in step.needs)
+    return (
+        kind in ("symlink", "link", *MOVES)
+        and is_link
+        and any(self.by_hand(name) and os.fsencode(name) in self.own_paths for name in _named(step))
+    )
+
+
 def _across(self: Comparison, step: Step) -> bool:
     kind = step.operation[0]
     if kind not in (*MOVES, "link", "nameless") or step.inside != errno.EXDEV:
@@ -326,6 +339,7 @@ STRICTER: dict[str, Excuse] = {
     "mount-point-stays": _stays,
     "directory-itself": _directory_itself,
     "missing-grant": _missing_grant,
+    "own-path-link": _own_path_link,
     "rename-across-mounts": _across,
     "symlink-name": _symlink_name,
     "landlock-no-sockets": _no_sockets,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,15 +21,17 @@ from sbx.kernel.seccomp_filter import NOTIFY_CHANGES, NOTIFY_CREATES, build_filt
 from sbx.kernel.syscalls_table import numbers
 from sbx.launch import root
 from sbx.launch.environment import environment_rules
-from sbx.model.glob import NOTHING, match, reach, split_path, states_below
+from sbx.model.glob import NOTHING, fixed_prefix, match, reach, split_path, states_below
 from sbx.model.guarantee import Applied
 from sbx.model.plan import Op, Operation, Plan
 from sbx.model.profile import EffectiveProfile, FutureDenies, NetworkMode, Require
+from sbx.model.rules import Access
 from sbx.network.environment import PROXY_PORT
 from sbx.planner.grants import WRITE_TREE
 from sbx.policy.folders import shipped_folder
 
 if TYPE_CHECKING:
+    from sbx.launch.hand import HandPlan
     from sbx.launch.perform import Prepared
     from sbx.model.verdict import CompiledRule, Judge
 
@@ -129,7 +131,7 @@ def compile_launch(
             "future": (relevant_judge(profile, operations, plan), judged_calls(capabilities.machine, judged))
             if listening
             else None,
-            "hand": launch_hand(plan, capabilities.landlock_abi) if by_hand else None,
+            "hand": launch_hand(profile, plan, capabilities.landlock_abi) if by_hand else None,
         },
         "env": environment_rules(
             profile.env.pass_names, profile.env.set_values, profile.env.secret, profile.env.pass_all
@@ -179,9 +181,20 @@ def reaches_single_names(profile: EffectiveProfile, plan: Plan, capabilities: Ca
 HAND_RIGHTS = ("READ_FILE", *(each for each in WRITE_TREE if each != "RESOLVE_UNIX"))
 
 
-def launch_hand(plan: Plan, abi: int) -> tuple[int, int, tuple[bytes, ...]]:
+def launch_hand(profile: EffectiveProfile, plan: Plan, abi: int) -> HandPlan:
     fs, _net, _scopes = landlock.handled(abi)
-    return fs, landlock.rights_mask(HAND_RIGHTS, abi), tuple(os.fsencode(each) for each in plan.single_names)
+    folders = tuple(os.fsencode(each) for each in plan.single_names)
+    return fs, landlock.rights_mask(HAND_RIGHTS, abi), folders, frozenset(own_paths(profile))
+
+
+def own_paths(profile: EffectiveProfile) -> Iterator[bytes]:
+    """Every place that the fixed part of a granting rule leads through: a symlink there would be followed next time."""
+    for access in Access:
+        for rule in profile.rules(access):
+            for pattern in () if rule.negated else rule.patterns:
+                prefix = fixed_prefix(pattern)
+                for size in range(1, len(prefix) + 1):
+                    yield os.fsencode("/" + "/".join(prefix[:size]))
 
 
 def relevant_judge(profile: EffectiveProfile, operations: tuple[Operation, ...], plan: Plan) -> Judge:

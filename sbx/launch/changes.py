@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
+from sbx.launch.names import seen_at
 from sbx.launch.places import find_place, signed
 
 TYPE_CHECKING = False
@@ -76,7 +77,7 @@ class Changes:
             folder = None if reach is None else reach.folder(place.folder, place.fd)
             if folder is None or not self.names.allowed(place):
                 raise LetThrough
-            self.names.by_hand("unlink", folder, place.name, bool(flags & AT_REMOVEDIR))
+            self.names.by_hand("unlink", folder, place.name, bool(flags & AT_REMOVEDIR), seen_at(place))
         finally:
             place.close()
 

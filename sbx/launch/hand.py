@@ -6,8 +6,10 @@ done by this process: it stays outside, in the user's own mount namespace, where
 
 It trusts nobody but pid 1, which is out of the command's reach, and can do little: a Landlock domain lets it write
 below the folders of the plan and nowhere else, read no folder, execute nothing. A request names a folder by its place
-below one of those and by its inode, found without following a single link; and one name in it. Descriptors that are
-handed over are of regular files, opened for writing: nothing else can be reached from them.
+below one of those and by its inode, found without following a single link; and one name in it, with the inode that
+pid 1 sees there: under a cover is something else. Descriptors that are handed over are of regular files, opened for
+writing: nothing else can be reached from them. No symlink is put where a rule's own path leads: the next run would
+follow it, and take what it leads to for what was granted.
 """
 
 from __future__ import annotations
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 
     # (root, folder below it, device, inode): a folder as pid 1 sees it
     Folder: TypeAlias = tuple[int, bytes, int, int]
+    # (device, inode) of what pid 1 sees under a name, None for nothing
+    Seen: TypeAlias = tuple[int, int] | None
+    # (handled rights, rights below the folders, the folders, places that no symlink may take)
+    HandPlan: TypeAlias = tuple[int, int, tuple[bytes, ...], frozenset[bytes]]
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
@@ -35,13 +41,14 @@ EIO, EACCES, ESTALE = 5, 13, 116
 AT_FDCWD, AT_SYMLINK_NOFOLLOW, AT_SYMLINK_FOLLOW = -100, 0x100, 0x400
 O_PATH = 0o10000000
 S_IFMT, S_IFREG, S_IFLNK = 0o170000, 0o100000, 0o120000
+RENAME_EXCHANGE = 2
 MESSAGE_MAX = 65536
 _RENAMEAT2, _LINKAT, _UTIMENSAT, _BIND = (276, 37, 88, 200) if MACHINE == "aarch64" else (316, 265, 280, 49)
 _INSIDE = mounts.RESOLVE_BENEATH | mounts.RESOLVE_NO_SYMLINKS | mounts.RESOLVE_NO_MAGICLINKS
 
 
-def fork_hand(plan: tuple[int, int, tuple[bytes, ...]]) -> int:
-    """Start one for a plan: handled rights, rights below the folders, the folders. Returns the socket to ask it."""
+def fork_hand(plan: HandPlan) -> int:
+    """Start one for a plan. Returns the socket to ask it."""
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     between = os.fork()
     if between == 0:
@@ -59,7 +66,9 @@ def fork_hand(plan: tuple[int, int, tuple[bytes, ...]]) -> int:
     return found
 
 
-def _live(requests: _socket.socket, handled: int, access: int, folders: tuple[bytes, ...]) -> NoReturn:
+def _live(
+    requests: _socket.socket, handled: int, access: int, folders: tuple[bytes, ...], no_links: frozenset[bytes]
+) -> NoReturn:
     try:
         os.setsid()  # a Ctrl-C is the command's to answer
         process.close_from(0, (requests.fileno(),))
@@ -73,15 +82,19 @@ def _live(requests: _socket.socket, handled: int, access: int, folders: tuple[by
             landlock.add_path(ruleset, root, access, is_dir=True, subject=folder)
         landlock.restrict_self(ruleset, 0)
         os.close(ruleset)
-        Hand(requests, roots).loop()
+        Hand(requests, roots, folders, no_links).loop()
     finally:
         os._exit(1)  # pid 1 sees the end of the socket, and the command gets errors
 
 
 class Hand:
-    def __init__(self, requests: _socket.socket, roots: list[int]) -> None:
+    def __init__(
+        self, requests: _socket.socket, roots: list[int], folders: tuple[bytes, ...], no_links: frozenset[bytes]
+    ) -> None:
         self.requests = requests
         self.roots = roots
+        self.folders = folders
+        self.no_links = no_links
         self.deeds: dict[str, Callable[..., int | None]] = {
             "open": self.open,
             "nameless": self.nameless,
@@ -143,6 +156,26 @@ class Hand:
         finally:
             os.close(fd)
 
+    def check_entry(self, folder: int, name: bytes, seen: Seen) -> int:
+        """Is there what pid 1 judged, or nothing as there? Its kind, or 0 for nothing."""
+        try:
+            now = os.stat(_one(name).rstrip(b"/"), dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            found: Seen = None
+            kind = 0
+        else:
+            found = (now.st_dev, now.st_ino)
+            kind = now.st_mode & S_IFMT
+        if found != seen:
+            raise OSError(ESTALE, "something else by now")
+        return kind
+
+    def check_link(self, place: Folder, name: bytes) -> None:
+        """A symlink may be put here, since no rule's own path leads through it."""
+        folder = self.folders[place[0]].rstrip(b"/") + (b"/" + place[1] if place[1] else b"")
+        if folder + b"/" + name.rstrip(b"/") in self.no_links:
+            raise OSError(EACCES, "a rule's own path")
+
     def on(self, place: Folder, name: bytes, identity: tuple[int, int], deed: Callable[[int, int], Any]) -> Any:
         """Something that is there already, as an O_PATH descriptor of the very inode that pid 1 judged."""
 
@@ -160,15 +193,12 @@ class Hand:
 
     # Doing
 
-    def open(self, place: Folder, name: bytes, flags: int, mode: int) -> int | None:
+    def open(self, place: Folder, name: bytes, flags: int, mode: int, seen: Seen) -> int | None:
         """Only a regular file is opened, and only for writing is it handed over."""
 
         def work(folder: int) -> int | None:
             # A FIFO or a device would wait or do something by being opened: they are found before.
-            try:
-                there = os.stat(_one(name), dir_fd=folder, follow_symlinks=False).st_mode & S_IFMT
-            except FileNotFoundError:
-                there = S_IFREG
+            there = self.check_entry(folder, name, seen)
             if there in (0o010000, 0o020000, 0o060000, 0o140000):
                 raise OSError(EACCES, "not a regular file")
             careful = flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -199,12 +229,15 @@ class Hand:
         self.at(place, lambda folder: os.mknod(_one(name), mode, device, dir_fd=folder))
 
     def symlink(self, place: Folder, name: bytes, text: bytes) -> None:
+        self.check_link(place, name)
         self.at(place, lambda folder: os.symlink(text, _one(name), dir_fd=folder))
 
     def link(self, place: Folder, name: bytes, *source: Any) -> None:
         """From a descriptor of a file without a name, or from (folder, name, inode)."""
 
-        def make(fd: int, _kind: int = 0) -> None:
+        def make(fd: int, kind: int = 0) -> None:
+            if kind == S_IFLNK:
+                self.check_link(place, name)
             text = b"/proc/self/fd/%d" % fd
             self.at(
                 place, lambda to: syscall("linkat", _LINKAT, "lzlzl", AT_FDCWD, text, to, _one(name), AT_SYMLINK_FOLLOW)
@@ -216,17 +249,24 @@ class Hand:
             old, old_name, identity = source
             self.on(old, old_name, identity, make)
 
-    def rename(self, old: Folder, name: bytes, new: Folder, to: bytes, flags: int) -> None:
+    def rename(self, old: Folder, name: bytes, new: Folder, to: bytes, flags: int, seen: tuple[Seen, Seen]) -> None:
         names = (_one(name), _one(to))
 
         def move(source: int, target: int) -> None:
+            if self.check_entry(source, name, seen[0]) == S_IFLNK:
+                self.check_link(new, to)
+            if self.check_entry(target, to, seen[1]) == S_IFLNK and flags & RENAME_EXCHANGE:
+                self.check_link(old, name)
             syscall("renameat2", _RENAMEAT2, "lzlzl", source, names[0], target, names[1], flags)
 
         self.at(old, lambda source: self.at(new, lambda target: move(source, target)))
 
-    def unlink(self, place: Folder, name: bytes, is_dir: bool) -> None:
-        remove = os.rmdir if is_dir else os.unlink
-        self.at(place, lambda folder: remove(_one(name), dir_fd=folder))
+    def unlink(self, place: Folder, name: bytes, is_dir: bool, seen: Seen) -> None:
+        def work(folder: int) -> None:
+            self.check_entry(folder, name, seen)
+            (os.rmdir if is_dir else os.unlink)(name, dir_fd=folder)
+
+        self.at(place, work)
 
     def chmod(self, place: Folder, name: bytes, identity: tuple[int, int], mode: int) -> None:
         self.on(place, name, identity, lambda fd, _kind: os.chmod(b"/proc/self/fd/%d" % fd, mode))

@@ -54,7 +54,12 @@ def live_inside(
     try:
         _forget_handlers()
         # A group of its own: what the terminal or the shell sends to sbx's group arrives once, through the supervisor.
-        os.setpgid(0, 0)
+        # And a session of its own unless the command shares the terminal: what is opened on its behalf (see `names`)
+        # must not find the caller's as /dev/tty.
+        if run["terminal"] >= 0:
+            os.setpgid(0, 0)
+        else:
+            os.setsid()
         try:
             if not launch["namespaces"]:
                 _keep(launch, run, status_fd, parent_fd)
@@ -98,6 +103,7 @@ def _set_up(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> None:
         setup.offer_listener(run["channel"], launch["proxy_port"])
     root = Root(launch["staging"], restrict_proc=launch["restrict_proc"])
     root.build((*launch["operations"], *setup.show_jobserver(run)))
+    setup.check_jobserver(run, launch["staging"])
     root.enter()
     setup.confine(launch, run, status_fd)
     if run["gate"] >= 0:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from sbx.launch.hand import Folder, Reach
+    from sbx.launch.hand import Folder, Reach, Seen
     from sbx.model.verdict import Judge, Residue
 
 AT_FDCWD = -100
@@ -36,7 +36,8 @@ O_PATH = 0o10000000
 O_TMPFILE_ITSELF = 0o20000000  # the bit of O_TMPFILE that is its own
 RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
 RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x04, 0x08
-EPERM, ENOENT, EACCES, EBUSY, EEXIST, EXDEV, EISDIR, EINVAL, ELOOP, EADDRINUSE = 1, 2, 13, 16, 17, 18, 21, 22, 40, 98
+EPERM, ENOENT, EACCES, EBUSY, EEXIST, EXDEV, EISDIR, EINVAL, EMFILE = 1, 2, 13, 16, 17, 18, 21, 22, 24
+ELOOP, EADDRINUSE = 40, 98
 MAX_LINKS = 40
 MAX_REMEMBERED = 4096
 # How the kernel refuses here what the rules may allow: a read-only mount, Landlock, a mount point, two mounts.
@@ -61,6 +62,12 @@ def may_block(status: os.stat_result | None) -> bool:
         return False
     kind = status.st_mode & S_IFMT
     return kind == S_IFIFO or (kind == S_IFCHR and os.major(status.st_rdev) != 1)
+
+
+def seen_at(place: Place) -> Seen:
+    """What stands there as it is seen from here: the hand outside is to find the same."""
+    status = place.status()
+    return None if status is None else (status.st_dev, status.st_ino)
 
 
 class Names:
@@ -156,6 +163,7 @@ class Names:
         if flags & O_PATH:
             flags &= ~os.O_CREAT  # as the kernel does
         self.open_flags = flags
+        flags |= os.O_NOCTTY  # a terminal would become this process's own
         self.take_umask(pid)
         base = -1
         try:
@@ -210,6 +218,8 @@ class Names:
             flags &= ~os.O_CREAT  # nothing can be made there, and it has its own words for that
             careful &= ~os.O_CREAT
         if not flags & os.O_CREAT or place.name == b".":
+            if not flags & (O_PATH | os.O_NONBLOCK) and may_block(place.status()):
+                raise WouldBlock(place, careful)
             try:
                 return os.open(place.name, careful, mode, dir_fd=place.fd)
             except OSError as error:
@@ -232,7 +242,7 @@ class Names:
 
     def open_by_hand(self, place: Place, flags: int, mode: int, error: OSError) -> int:
         folder = self.reached(place, error)
-        made = self.by_hand("open", folder, place.name, flags, mode)
+        made = self.by_hand("open", folder, place.name, flags, mode, seen_at(place))
         if made is not None:
             return made
         # For reading, what is here is opened: a descriptor from outside would be under none of our mounts.
@@ -251,7 +261,8 @@ class Names:
             made = self.by_hand("nameless", folder, flags, mode)
         finally:
             os.close(fd)
-        assert made is not None
+        if made is None:  # it came without its descriptor: there was no number left for it
+            raise OSError(EMFILE, "nameless")
         return made
 
     def make(self, place: Place, kind: str, *arguments: Any) -> None:
@@ -370,7 +381,8 @@ class Names:
                     syscall("renameat2", number, "lzlzl", source.fd, source.name, target.fd, target.name, flags)
                 except OSError as error:
                     folders = self.reached(source, error), self.reached(target, error)
-                    self.by_hand("rename", folders[0], source.name, folders[1], target.name, flags)
+                    seen = (seen_at(source), seen_at(target))
+                    self.by_hand("rename", folders[0], source.name, folders[1], target.name, flags, seen)
             finally:
                 target.close()
         finally:

@@ -145,7 +145,8 @@ def make_run(prepared: Prepared, request: Request) -> Run:
     env = build_environment(rules, request["environ"], inside)
     argv = tuple(os.fsencode(word) for word in request["command"])
     terminal, foreground = find_terminal() if request["use_terminal"] else (-1, False)
-    keep, fifo = jobserver(env)
+    # The caller's own, unchanged: a policy that sets these variables names nothing that the command may reach.
+    keep, fifo = jobserver({name: value for name, value in env.items() if request["environ"].get(name) == value})
     return {
         "argv": argv,
         "candidates": candidates(argv[0], env),

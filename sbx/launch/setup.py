@@ -131,6 +131,18 @@ def show_jobserver(run: Run) -> tuple[LaunchOp, ...]:
     return ((BIND_RW, fifo, b"", NOEXEC | OPTIONAL),) if fifo else ()
 
 
+def check_jobserver(run: Run, staging: bytes) -> None:
+    """What was bound is a fifo still: somebody could have put another file in its place since it was looked at."""
+    fifo = run.get("jobserver")
+    if fifo:
+        try:
+            mode = os.lstat(staging + fifo).st_mode
+        except FileNotFoundError:
+            return  # it is gone, and make with it
+        if mode & 0o170000 != 0o010000:
+            raise SetupStep("show make's jobserver", 0, "it is no fifo any more", fifo)
+
+
 def jobserver_rule(run: Run) -> tuple[tuple[bytes, int, bool], ...]:
     fifo = run.get("jobserver")
     return ((fifo, READ_AND_WRITE, True),) if fifo else ()

@@ -18,6 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NotRequired, TypedDict
 
+    from sbx.launch.hand import HandPlan
+
     class Launch(TypedDict):
         namespaces: int  # CLONE_NEW* flags; 0 without user namespaces
         uid: int
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
         private_tmp_access: int  # Landlock rights on a directory made for this run; 0 where /tmp is private anyway
         proxy_port: int  # where the command finds the proxy, in a network namespace of its own
         future: tuple[Any, dict[int, str]] | None  # judge and calls, where names made during the run are judged
-        hand: NotRequired[tuple[int, int, tuple[bytes, ...]] | None]  # see hand: for names in read-only folders
+        hand: NotRequired[HandPlan | None]  # see hand: for names in read-only folders
         trace: NotRequired[tuple[Any, ...] | None]  # see tracing: what a traced run looks at
 
     class Run(TypedDict):

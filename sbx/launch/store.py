@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Environ: TypeAlias = dict[bytes, bytes]
     Dependency: TypeAlias = tuple[Any, ...]
 
-FORMAT = 2
+FORMAT = 3
 
 # Kinds of dependencies
 FILE, ABSENT, DIRECTORY, VARIABLE, LEADS_TO, MACHINE = 1, 2, 3, 4, 5, 6
@@ -116,7 +116,7 @@ def unchanged(dependencies: tuple[Dependency, ...], environ: Environ) -> bool:
         try:
             if kind == DIRECTORY:
                 now = lstat(name)
-                if (now.st_mtime_ns, now.st_ino, now.st_dev) != dependency[2]:
+                if (now.st_ctime_ns, now.st_ino, now.st_dev) != dependency[2]:  # a command can set the mtime
                     return False
             else:
                 now = stat(name) if kind != ABSENT else lstat(name)

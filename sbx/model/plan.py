@@ -65,13 +65,13 @@ class RuleGuarantee:
 class DirectoryStamp:
     """A directory whose content the plan depends on, and how it looked.
 
-    `mtime_ns` is -1 when the directory was changed so recently that its mtime proves nothing: never up to date.
+    `ctime_ns` is -1 when the directory was changed so recently that its ctime proves nothing: never up to date.
     """
 
     path: str
     dev: int
     ino: int
-    mtime_ns: int
+    ctime_ns: int
 
 
 @dataclass(frozen=True, slots=True)

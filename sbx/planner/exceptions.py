@@ -61,6 +61,13 @@ EXCEPTIONS: dict[str, KnownException] = {
             "unless single names are made by hand.",
         ),
         _known(
+            "own-path-link",
+            _STRICTER,
+            (NAMESPACES,),
+            "Where single names are made by hand, no symlink can take the place of a path that a rule spells out: the "
+            "next run would follow it.",
+        ),
+        _known(
             "snapshot-deny",
             _SNAPSHOT,
             BOTH,

@@ -1,7 +1,7 @@
 """Reading directories for the planner: each at most once per plan, unchanged ones from a cache.
 
-The cache holds names and kinds per directory, keyed by path, device, inode and mtime. It only saves time: deleting it,
-or finding it damaged or not ours, means reading the directories again.
+The cache holds names and kinds per directory, keyed by path, device, inode and ctime: a command can set an mtime. It
+only saves time: deleting it, or finding it damaged or not ours, means reading the directories again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from sbx.policy.folders import cache_folder
 # Kinds of entries, one character each, so that a directory's kinds are one string.
 DIRECTORY, FILE, LINK, SOCKET, FIFO, DEVICE = "d", "f", "l", "s", "p", "v"
 
-RACY_NS = 20_000_000  # an mtime this young can hide a second change: file systems stamp with the timer tick
-CACHE_TAG = "sbx directories 1"
+RACY_NS = 20_000_000  # a ctime this young can hide a second change: file systems stamp with the timer tick
+CACHE_TAG = "sbx directories 2"
 
 
 class Entries:
@@ -45,7 +45,7 @@ class Entries:
         return len(self.kinds)
 
 
-Cached = tuple[int, int, int, str, str]  # dev, ino, mtime_ns, names joined by "/", kinds
+Cached = tuple[int, int, int, str, str]  # dev, ino, ctime_ns, names joined by "/", kinds
 
 
 class DirectoryReader:
@@ -93,12 +93,12 @@ class DirectoryReader:
             return None
         if not stat.S_ISDIR(before.st_mode):
             return None
-        key = (before.st_dev, before.st_ino, before.st_mtime_ns)
+        key = (before.st_dev, before.st_ino, before.st_ctime_ns)
         cached = self._cache.get(path)
         if cached is None or cached[:3] != key:
             cached = self._read(path, key)
             if cached is None:
-                # Its owner may open it up without touching its mtime; somebody else's stays closed until it changes.
+                # Its owner may open it up without changing its names; somebody else's stays closed until it changes.
                 self.stamps[path] = DirectoryStamp(path, key[0], key[1], -1 if _is_ours(before) else key[2])
                 return None
         else:
@@ -117,7 +117,7 @@ class DirectoryReader:
             return None
         found.sort()
         cached = (*key, "/".join(name for name, _ in found), "".join(kind for _, kind in found))
-        trusted = started_ns - key[2] > RACY_NS and (after.st_dev, after.st_ino, after.st_mtime_ns) == key
+        trusted = started_ns - key[2] > RACY_NS and (after.st_dev, after.st_ino, after.st_ctime_ns) == key
         if trusted:
             self._used[path] = cached
             self._changed = True

@@ -145,7 +145,9 @@ class _RuleLists:
         for rule in self.read:
             for pattern in rule.patterns:
                 prefix = fixed_prefix(pattern)
-                inside = any(len(prefix) > len(each) and prefix[: len(each)] == each for each in self.private)
+                # The baseline's own /tmp/** is the private one; anybody else's is the real one.
+                own = rule.origin is Origin.BASELINE
+                inside = any(prefix[: len(each)] == each and not (own and prefix == each) for each in self.private)
                 if inside and not rule.negated and not covered_by_any(pattern, taken):
                     added.append(replace(rule, negated=True, access=Access.MODIFY, origin=Origin.BASELINE,
                                          patterns=(pattern,)))  # fmt: skip

@@ -137,9 +137,9 @@ def dependencies(
     if plan.backend != "namespaces":
         found.append((store.MACHINE, machine_key()))
     for looked in plan.looked_at:
-        if looked.mtime_ns < 0:
+        if looked.ctime_ns < 0:
             return None
-        found.append((store.DIRECTORY, os.fsencode(looked.path), (looked.mtime_ns, looked.ino, looked.dev)))
+        found.append((store.DIRECTORY, os.fsencode(looked.path), (looked.ctime_ns, looked.ino, looked.dev)))
     found += [(store.ABSENT, os.fsencode(missing)) for missing in plan.missing]
     return tuple(found)
 

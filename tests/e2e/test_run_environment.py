@@ -179,3 +179,7 @@ def test_the_fifo_of_makes_jobserver(
     # Only what is a fifo is shown.
     env = {"MAKEFLAGS": f" -j2 --jobserver-auth=fifo:{other}"}
     assert host.run("--", "cat", str(other), env=env).stdout == b""
+    # And only the caller's own: a policy's words or an option could name any fifo.
+    given = f"MAKEFLAGS=--jobserver-auth=fifo:{fifo}"
+    opened = host.run("--env", given, "--", "dd", f"if={fifo}", "iflag=nonblock", "count=0", "status=none")
+    assert opened.returncode == 1

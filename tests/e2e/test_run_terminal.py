@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -382,6 +383,22 @@ def test_without_the_terminal_everything_is_looked_at(host: Host, workspace: Wor
         child.expect_exact("[False")
         assert end(child) == 1
     assert "[TRUNCATED]" in json.loads(file.read_text())["stdout"]
+
+
+@pytest.mark.parametrize("flags", ["os.O_RDWR", "os.O_RDWR | os.O_CREAT"])
+def test_with_other_streams_the_callers_terminal_is_out_of_reach(host: Host, workspace: Workspace, flags: str) -> None:
+    """Also where what may make a name is opened on the command's behalf."""
+    code = (
+        "import os\n"
+        f"try: os.write(os.open('/dev/tty', {flags}), b'seen')\n"
+        "except OSError as error: print(error.errno)\n"
+        "else: print('opened')\n"
+    )
+    line = shlex.join(host.argv("--profile", "build", "--no-tty", *python(code)))
+    with terminal(["sh", "-c", f"{line} </dev/null >out 2>&1; echo over"]) as child:
+        child.expect_exact("over")
+        assert "seen" not in (child.before or "")
+    assert (workspace.root / "out").read_text().splitlines()[0] == str(errno.ENXIO)
 
 
 def test_nothing_can_be_typed_into_the_callers_shell(host: Host) -> None:

@@ -46,6 +46,28 @@ def test_many_callers_some_killed_some_stopped(tmp_path: Path) -> None:
     assert len(files) >= 6 * 8 * 25
 
 
+WAITING = """
+import ctypes, os, struct, sys, threading
+os.chdir(sys.argv[1])
+os.mkfifo("fifo")
+call = ctypes.CDLL(None).syscall
+how = struct.pack("QQQ", os.O_RDONLY, 0, 0)
+waits = threading.Thread(target=lambda: print(os.read(call(437, -100, b"fifo", how, 24), 5)))  # openat2
+waits.start()
+for number in range(50):  # nobody writes yet: whoever opened it on that thread's behalf must not be waiting
+    os.close(os.open(f"new{number}", os.O_CREAT | os.O_WRONLY))
+os.write(os.open("fifo", os.O_WRONLY), b"words")
+waits.join()
+"""
+
+
+@requires("userns", "notify")
+def test_a_fifo_that_nobody_writes_to_holds_nobody_else_up(tmp_path: Path) -> None:
+    compiled = compile_rules(RULES, str(tmp_path.resolve()))
+    ended = run_compiled(compiled, [*PYTHON, "-c", WAITING, str(tmp_path.resolve())])
+    assert (ended.status, ended.stdout) == (0, b"b'words'\n"), ended.stderr.decode()
+
+
 LIBRARY_USER = """
 import sys
 sys.path[:0] = sys.argv[2].split(":")

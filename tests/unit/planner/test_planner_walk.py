@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,14 @@ from sbx.model.plan import Op
 from sbx.planner.linux import plan
 from sbx.planner.walk import DirectoryReader, default_cache_file
 
-OLD_NS = 1_600_000_000_000_000_000  # an mtime that can be trusted
+HOUR_NS = 3_600_000_000_000
 
 
-def age(root: Path) -> None:
-    for folder, _, _ in os.walk(root):
-        os.utime(folder, ns=(OLD_NS, OLD_NS))
+@pytest.fixture(autouse=True)
+def an_hour_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was made just now is old enough to be trusted: nobody can set a ctime."""
+    now = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now() + HOUR_NS)
 
 
 @pytest.fixture
@@ -29,7 +32,6 @@ def tree(tmp_path: Path) -> Path:
         folder.mkdir(parents=True)
         (folder / "x.env").touch()
     (root.parent / "outside" / "inner").mkdir(parents=True)
-    age(root)
     return root
 
 
@@ -70,10 +72,10 @@ def test_what_a_plan_looked_at_is_recorded(tree: Path) -> None:
     found = plan(profile(str(tree), ["./**", "!d1/*.env", "!gone/**"]), "/", specials=())
     assert [stamp.path for stamp in found.looked_at] == [str(tree / "d1")]
     seen = os.stat(tree / "d1")
-    assert (found.looked_at[0].dev, found.looked_at[0].ino, found.looked_at[0].mtime_ns) == (
+    assert (found.looked_at[0].dev, found.looked_at[0].ino, found.looked_at[0].ctime_ns) == (
         seen.st_dev,
         seen.st_ino,
-        OLD_NS,
+        seen.st_ctime_ns,
     )
     assert str(tree / "gone") in found.missing
 
@@ -93,7 +95,6 @@ def test_a_second_plan_lists_only_what_changed(tmp_path: Path) -> None:
             folder.mkdir(parents=True)
             for number in range(100):
                 os.close(os.open(folder / f"{number}.{'env' if number == 7 else 'txt'}", os.O_CREAT, 0o644))
-    age(root)
     cache = str(tmp_path / "cache" / "directories" / "x")
     rules = profile(str(root), ["./**", "!**/*.env"])
 
@@ -105,25 +106,24 @@ def test_a_second_plan_lists_only_what_changed(tmp_path: Path) -> None:
     assert second.listed == []
 
     changed = root / "o3" / "i4"
+    before = os.stat(changed)
     (changed / "new.env").touch()
-    os.utime(changed, ns=(OLD_NS + 1, OLD_NS + 1))
+    os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns))  # as a command could do, to hide it
     third = DirectoryReader(cache)
     found = plan(rules, "/", specials=(), reader=third)
     assert third.listed == [str(changed)]
     assert str(changed / "new.env") in {each.path for each in found.operations if each.op is Op.MASK}
 
 
-def test_a_fresh_mtime_is_not_trusted(tree: Path, tmp_path: Path) -> None:
+def test_a_fresh_change_is_not_trusted(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = str(tmp_path / "cache" / "x")
-    (tree / "just now").touch()  # moves the directory's mtime to this moment
-    future_ns = os.stat(tree).st_mtime_ns + 3_600_000_000_000  # whatever the clock does meanwhile
-    os.utime(tree, ns=(future_ns, future_ns))
+    monkeypatch.setattr(time, "time_ns", lambda: os.stat(tree).st_ctime_ns)
     rules = profile(str(tree), ["./**", "!*.env"])
     for _ in range(2):
         reader = DirectoryReader(cache)
         found = plan(rules, "/", specials=(), reader=reader)
         assert reader.listed == [str(tree)]
-        assert [stamp.mtime_ns for stamp in found.looked_at] == [-1]
+        assert [stamp.ctime_ns for stamp in found.looked_at] == [-1]
 
 
 def test_the_cache_is_private_and_expendable(tree: Path, tmp_path: Path) -> None:

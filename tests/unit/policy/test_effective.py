@@ -264,6 +264,14 @@ class TestPrivateFolders:
         granted = ask(effective_profile(below_tmp, "lint", RunRules(modify=("/tmp/shown/**",))))
         assert granted.modifies("/tmp/shown/x")
 
+    @pytest.mark.parametrize("rule", ["/tmp/**", "/tmp/*/x/**", "/tmp/{shown,other}/**"])
+    def test_nor_by_a_wildcard_at_its_top(self, below_tmp: Policy, rule: str) -> None:
+        """Judged as the listener does, which cannot tell the private one from the real one."""
+        shown = effective_profile(below_tmp, "lint", RunRules(read=(rule,), modify=("/tmp/shown/x/report",)))
+        assert decide(shown, "/tmp/shown/x/other", Access.READ).allowed
+        assert not decide(shown, "/tmp/shown/x/other", Access.MODIFY).allowed
+        assert decide(shown, "/tmp/shown/x/report", Access.MODIFY).allowed
+
 
 # Properties, on policies made without files.
 
