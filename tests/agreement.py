@@ -222,9 +222,9 @@ class Comparison:
 
     def exceptional_below(self, folder: str, access: Access) -> bool:
         """Is there something below `folder`, there or still to come under a strange name, that may not be accessed?"""
-        strange = [folder + f"/{STRANGE}" * depth for depth in range(1, DEPTH)]
         known = [path for path in self.at_start if path.startswith(folder + "/")]
-        return any(not self.allows(Need(access, place)) for place in (*strange, *known))
+        strange = (path + f"/{STRANGE}" * depth for path in (folder, *known) for depth in range(1, DEPTH))
+        return any(not self.allows(Need(access, place)) for place in (*known, *strange))
 
     def strange_names_denied(self, folder: str) -> bool:
         """Is there a name nobody wrote down, at some depth, that may not be made below `folder`?"""
@@ -322,7 +322,10 @@ def _no_sockets(self: Comparison, step: Step) -> bool:
 
 
 def _split_create(self: Comparison, step: Step) -> bool:
-    return any(self.exceptional_below(os.path.dirname(name), MODIFY) for name in _named(step))
+    folders = [os.path.dirname(name) for name in _named(step)]
+    if step.operation[0] == "nameless":  # made in its folder, before it has a name
+        folders.append(step.needs[0].place)
+    return any(self.exceptional_below(folder, MODIFY) for folder in folders)
 
 
 def _split_list(self: Comparison, step: Step) -> bool:

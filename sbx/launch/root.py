@@ -106,6 +106,7 @@ class Root:
         self.closed: dict[bytes, None] = {}  # skeleton directories that may be passed through but not listed
         self.hidden = staging + _HIDDEN
         self.covers: list[tuple[bytes, int]] = []  # masks: place and final mode
+        self.covers_made = 0  # with those whose place had vanished
         self.sealed: list[bytes] = []  # our own file systems, to be made read-only at the end
         self.writable: set[bytes] = set()  # private folders that stay the command's to write
 
@@ -249,11 +250,12 @@ class Root:
         The covers lie on one hidden tmpfs whose own mount is detached at the end: no file of ours is ever visible.
         """
         hidden = self.hidden
-        if not self.covers:
+        if not self.covers_made:
             if hidden != _HIDDEN_OUTSIDE:
                 os.mkdir(hidden, 0o700)
             mounts.mount(b"tmpfs", hidden, b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=0700,size=1m,nr_inodes=200000")
-        cover = hidden + b"/%d" % len(self.covers)
+        cover = hidden + b"/%d" % self.covers_made
+        self.covers_made += 1
         mode = 0
         if attributes & IS_DIR:
             os.mkdir(cover, 0o700)
@@ -303,7 +305,7 @@ class Root:
                 # 0111 also where nothing below is granted: every name inside answers ENOENT, as if it were empty.
                 os.chmod(place, mode)
             _make_read_only(place)
-        if self.covers:
+        if self.covers_made:
             mounts.umount2(self.hidden, mounts.MNT_DETACH)
             if self.hidden != _HIDDEN_OUTSIDE:
                 os.rmdir(self.hidden)

@@ -140,7 +140,9 @@ def _changed(path: str, mode: int) -> bool:
 def _possible(word: str, access: int, path: str) -> bool:
     """Would the system itself have let it happen? What fails everywhere is no denial of ours."""
     if word in MAKES or word in MOVES:
-        return os.access(os.path.dirname(path) or "/", os.W_OK) or not os.path.lexists(os.path.dirname(path))
+        folder = os.path.dirname(path) or "/"
+        # Gone, or a link by now: nobody can tell any more, and the listener was sure.
+        return os.access(folder, os.W_OK) or not os.path.isdir(folder) or os.path.realpath(folder) != folder
     if word == "access" and access == MODIFY:
         return os.access(path, os.W_OK)
     if not os.path.lexists(path) or word in LOOKS:

@@ -13,7 +13,7 @@ from agreement import PROBE, Comparison, Need
 from capabilities import requires
 from file_operations import Operation, perform
 from hypothesis import HealthCheck, assume, example, given, note, settings
-from random_policies import DIRECTORY, FILE, Case, Node, cases
+from random_policies import DIRECTORY, FILE, SYMLINK, Case, Node, cases
 from sandboxed import PYTHON, Rules, run_compiled
 
 from sbx.errors import PolicyError
@@ -46,6 +46,13 @@ IN_VAIN_AND_THEN_DENIED = Case(
     (Node(b"a", FILE), Node(b"b", DIRECTORY), Node(b"b/b", DIRECTORY)),
     Rules(read=("./b/b", "./a"), modify=("./a", "./b/b")),
     (("rename", b"b/c", b"a"), ("rename-noreplace", b"a", b"b/c")),
+)
+
+# The folder has become a link that leads nowhere.
+THE_FOLDER_IS_A_LINK_BY_NOW = Case(
+    (Node(b"b", DIRECTORY), Node(b"c", SYMLINK, b"../nowhere")),
+    Rules(read=("./**", "!./**/a"), modify=("./**",)),
+    (("mkfifo", b"b/a"), ("exchange", b"c", b"b")),
 )
 
 
@@ -99,6 +106,7 @@ def test_every_denial_is_told_and_none_invented() -> None:
     @settings(max_examples=POLICIES, suppress_health_check=list(HealthCheck))
     @example(case=SOMETHING_ELSE_AFTERWARDS)
     @example(case=IN_VAIN_AND_THEN_DENIED)
+    @example(case=THE_FOLDER_IS_A_LINK_BY_NOW)
     @given(case=cases(new_names=True))
     def told(case: Case) -> None:
         with tempfile.TemporaryDirectory() as folder:

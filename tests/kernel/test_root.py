@@ -1,0 +1,26 @@
+"""The private root where the tree changed since the plan was made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from capabilities import requires
+from sandboxed import Rules, compile_rules, run_compiled
+
+
+@requires("userns")
+def test_masks_whose_places_have_vanished(tmp_path: Path) -> None:
+    """The others are in force, and nothing of ours is left to be seen."""
+    names = [f"{number}.key" for number in range(6)]
+    for name in names:
+        (tmp_path / name).write_text("secret")
+    compiled = compile_rules(Rules(deny_read=("./*.key",)), str(tmp_path.resolve()))
+    for name in (names[0], names[3]):
+        (tmp_path / name).unlink()
+    ended = run_compiled(compiled, ["/bin/sh", "-c", "cat *.key; ls -A /"])
+    assert b"secret" not in ended.stdout
+    assert b"No such file" not in ended.stderr
+    assert b".sbx-masks" not in ended.stdout
+    for name in names:
+        (tmp_path / name).unlink(missing_ok=True)
+    assert b".sbx-masks" not in run_compiled(compiled, ["/bin/ls", "-A", "/"]).stdout
