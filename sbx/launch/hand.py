@@ -47,23 +47,24 @@ _RENAMEAT2, _LINKAT, _UTIMENSAT, _BIND = (276, 37, 88, 200) if MACHINE == "aarch
 _INSIDE = mounts.RESOLVE_BENEATH | mounts.RESOLVE_NO_SYMLINKS | mounts.RESOLVE_NO_MAGICLINKS
 
 
-def fork_hand(plan: HandPlan) -> int:
-    """Start one for a plan. Returns the socket to ask it."""
+def fork_hand(plan: HandPlan, *, waited_for: bool) -> tuple[int, int]:
+    """Start one for a plan. Returns the socket to ask it, and its pid for a caller that will wait for it; else 0."""
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-    between = os.fork()
-    if between == 0:
+    child = os.fork()
+    if child == 0:
         try:
-            # Nobody waits for it: the process in between ends at once, and this one when pid 1 inside has.
-            if os.fork() == 0:
+            # Where nobody waits for it, the process in between ends at once, and this one when pid 1 inside has.
+            if waited_for or os.fork() == 0:
                 ours.close()
                 _live(theirs, *plan)
         finally:
             os._exit(0)
     theirs.close()
-    os.waitpid(between, 0)
+    if not waited_for:
+        os.waitpid(child, 0)
     found = fcntl.fcntl(ours.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)  # not one of the command's own three
     ours.close()
-    return found
+    return found, child if waited_for else 0
 
 
 def _live(

@@ -223,8 +223,19 @@ def perform(
         if gate >= 0:
             os.close(run["gate"])
             os.close(gate)
+        if run.get("hand_pid"):
+            end_hand(run["hand_pid"])
         signals.pthread_sigmask(signals.SIG_SETMASK, mask)
     return outcome
+
+
+def end_hand(pid: int) -> None:
+    """It ends with pid 1 inside; no zombie of it is left to whoever waits for orphans here, or does not."""
+    try:
+        os.kill(pid, SIGKILL)
+        os.waitpid(pid, 0)
+    except (ProcessLookupError, ChildProcessError):
+        pass  # the caller ignores SIGCHLD
 
 
 def open_gate(pid: int, status_fd: int, gate: int, valid: bool) -> None:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         private_tmp: bytes  # the directory to make for temporary files, or empty
         channel: int  # the socket to hand the proxy's listening socket over, or -1
         proxy_port: int  # without a network namespace: the one port that TCP may connect to, or 0
+        hand_pid: NotRequired[int]  # to be waited for at the end, or 0
         hand: NotRequired[int]  # the socket to ask the hand outside; only where the launch has one
         gate: int  # where the word comes from that the command may start, or -1
 
@@ -67,7 +68,7 @@ def start(launch: Launch, run: Run) -> tuple[int, int]:
         import sbx.launch.tracing
     if listens(launch):
         import sbx.launch.listener  # noqa: F401  # for pid 1 inside, which can import nothing after the pivot
-    hand = offer_hand(launch, run)
+    hand = offer_hand(launch, run, waited_for=True)
     if run["channel"] >= 0:
         import _socket  # noqa: F401  # likewise
 
@@ -90,12 +91,12 @@ def start(launch: Launch, run: Run) -> tuple[int, int]:
     return pid, status_read
 
 
-def offer_hand(launch: Launch, run: Run) -> tuple[int, ...]:
+def offer_hand(launch: Launch, run: Run, *, waited_for: bool) -> tuple[int, ...]:
     """Before the clone, where the plan asks for it. What is returned is to be closed after the clone."""
     plan = launch.get("hand")
     if plan is None:
         return ()
     from sbx.launch.hand import fork_hand
 
-    run["hand"] = fork_hand(plan)
+    run["hand"], run["hand_pid"] = fork_hand(plan, waited_for=waited_for)
     return (run["hand"],)

@@ -143,7 +143,7 @@ def _from_zygote(message: tuple[Any, ...], descriptors: list[int], parent_fd: in
         start_template(launch, descriptors, parent_fd)
         return
     run = connect(message[2], descriptors)
-    hand = offer_hand(launch, run)
+    hand = offer_hand(launch, run, waited_for=False)
     try:
         pid = process.clone(launch["namespaces"], run["cgroup_fd"])
         if pid == 0:
