@@ -39,9 +39,10 @@ def enter_scope(controllers: tuple[str, ...]) -> str:
     """Move this process into a scope of its own. Returns the folder below which cgroups with these controllers can be
     made. Raises NoScope; then nothing has changed, or the scope ends with this process."""
     try:
-        _start_scope(f"sbx-{os.getpid()}-{os.urandom(4).hex()}.scope")
-        return _hand_down(_own_folder(), controllers)
-    except (OSError, ValueError, LookupError, struct.error) as error:
+        name = f"sbx-{os.getpid()}-{os.urandom(4).hex()}.scope"
+        _start_scope(name)
+        return _hand_down(_own_folder(name), controllers)
+    except (OSError, ValueError, LookupError, RecursionError, struct.error) as error:
         raise NoScope(f"the user's systemd gives no cgroup: {error}") from None
 
 
@@ -69,11 +70,11 @@ def _start_scope(name: str) -> None:
                 return
 
 
-def _own_folder() -> str:
+def _own_folder(name: str) -> str:
     from sbx.backends.probe_cgroup import mount_point, own_path
 
     mount, own = mount_point(), own_path()
-    if mount is None or own is None or not own.endswith(".scope"):
+    if mount is None or own is None or not own.endswith("/" + name):
         raise ValueError("this process was not moved")
     return mount + own
 
@@ -273,7 +274,10 @@ def decode(data: bytes, at: int, kind: str) -> tuple[Any, int]:
     at = _padded(at + 4, ALIGNMENT[kind[1]])
     end, values = at + length, []
     while at < end:
+        before = at
         value, at = decode(data, at, kind[1:])
+        if at == before:
+            raise ValueError("an array of nothing")
         values.append(value)
     return values, at
 
