@@ -133,7 +133,7 @@ GOOD = b"OK 0123456789abcdef\r\n"
 
 def test_a_scope_is_asked_for(played: Callable[[bytes, bytes], list[bytes]], monkeypatch: pytest.MonkeyPatch) -> None:
     heard = played(GOOD, OTHER + removed("done") + RETURNED)  # the end may be told before the beginning
-    monkeypatch.setattr(user_systemd, "_own_folder", lambda: "/folder")
+    monkeypatch.setattr(user_systemd, "_own_folder", lambda name: "/folder" if name.endswith(".scope") else "")
     monkeypatch.setattr(user_systemd, "_hand_down", lambda folder, controllers: f"{folder} {controllers}")
     assert user_systemd.enter_scope(("memory",)) == "/folder ('memory',)"
     assert heard[0].startswith(b"\0AUTH EXTERNAL " + str(os.geteuid()).encode().hex().encode())
