@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from sandboxed import PYTHON, Rules, compile_rules, run_compiled
 import sbx
 
 RULES = Rules(modify=("./**",), deny_modify=("./**/.denied",))
-TRIES = 100_000
+TRIES = 100_000 if os.geteuid() == 0 else 10_000  # the kernel is the same for both
 
 
 @requires("userns", "notify", tools=["gcc"])
