@@ -232,7 +232,8 @@ def links_of_links() -> Any:
     os.symlink(os.path.abspath("absolute"), "abs")
     os.symlink("d", "folder")
     os.symlink("folder/through", "two")
-    names = ("c0", "c10", "loop", "last", "d/up", "abs", "two", "loop/x", "c0/x")
+    # Not much more than half of what the kernel follows: where it has to begin again, it goes on counting.
+    names = ("c0", "c26", "loop", "last", "d/up", "abs", "two", "loop/x", "c0/x")
     return [made(name) for name in names], [made(name, CREATE | os.O_EXCL) for name in names], tree()
 
 
