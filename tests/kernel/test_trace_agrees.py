@@ -75,8 +75,10 @@ class Traced(Comparison):
         refused: set[tuple[int, str]] = set()
         for operation, inside in zip(self.case.operations, marshal.loads(ended.stdout), strict=True):
             denied = {(ACCESSES.index(need.access), need.place) for need in self._denied(operation)}
-            if denied and operation[0] == "bind":  # the probe enters the folder first
-                denied.add((READ, os.path.dirname(next(iter(denied))[1])))
+            if inside and operation[0] == "bind":  # the probe enters the folder first, which may be what is denied
+                above = {(READ, os.path.dirname(need.place)) for need in self.needs(operation)}
+                refused |= above
+                denied |= above if denied else set()
             if denied and inside:
                 refused |= denied
                 if not denied & told.keys() and self._would(operation) == 0:
