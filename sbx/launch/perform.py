@@ -193,7 +193,7 @@ def perform(
             run["gate"], gate = os.pipe2(os.O_CLOEXEC)
         pid, status_fd = start(prepared["launch"], run)
         if is_valid is not None:
-            open_gate(pid, status_fd, gate, is_valid())
+            open_gate(pid, status_fd, gate, is_valid)
         if streams is not None:
             streams.started()
         if proxy is not None:
@@ -238,14 +238,19 @@ def end_hand(pid: int) -> None:
         pass  # the caller ignores SIGCHLD
 
 
-def open_gate(pid: int, status_fd: int, gate: int, valid: bool) -> None:
-    if valid:
-        os.write(gate, GATE_OPEN)
-        return
-    os.kill(pid, SIGKILL)
-    os.waitpid(pid, 0)
-    os.close(status_fd)
-    raise Outdated
+def open_gate(pid: int, status_fd: int, gate: int, is_valid: Callable[[], bool]) -> None:
+    """Let the command start, or end the sandbox: also where the check itself fails, nothing stays behind."""
+    valid = False
+    try:
+        valid = is_valid()
+    finally:
+        if not valid:
+            os.kill(pid, SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(status_fd)
+    if not valid:
+        raise Outdated
+    os.write(gate, GATE_OPEN)
 
 
 def _terminal_settings(terminal: int) -> Any:

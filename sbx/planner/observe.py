@@ -88,7 +88,10 @@ def as_enforced(plan: Plan, *, listening: bool, by_hand: bool) -> Plan:
     outside makes those that are granted one by one."""
 
     def held(each: RuleGuarantee) -> RuleGuarantee:
-        left = {name for name in each.exceptions if not (by_hand and name in each.by_hand)}
+        made_good = set(each.by_hand) if by_hand else set()
+        left = set(each.exceptions) - made_good
+        if made_good and not any(sign in each.rule.removesuffix("/**") for sign in "*?["):
+            left.add("own-path-link")  # the rule spells its path out
         if listening and each.access != Access.EXEC and "snapshot-deny" in left:
             left = {*left - {"snapshot-deny"}, "snapshot-deny-outside"}  # the command cannot make it, others could
         ids = tuple(sorted(left))

@@ -215,8 +215,8 @@ def test_how_exactly_a_rule_holds(
 
 
 HELD = [
-    (["./**"], ["nothing"], "nothing", Exactness.EXACT, ()),
-    (["./**"], ["top"], "top", Exactness.EXACT, ()),
+    (["./**"], ["nothing"], "nothing", Exactness.STRICTER, ("own-path-link",)),
+    (["./**"], ["top"], "top", Exactness.STRICTER, ("own-path-link",)),
     (["./**"], ["src/*.c"], "src/*.c", Exactness.EXACT, ()),
     (["nothing"], ["nothing"], "nothing", Exactness.SNAPSHOT, ("missing-grant",)),  # its folder is not shown
     (["./**", "!**/*.env"], ["./**"], "!**/*.env", Exactness.SNAPSHOT, ("snapshot-deny-outside",)),
