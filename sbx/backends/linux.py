@@ -20,6 +20,8 @@ from sbx.kernel.path_calls import watched
 from sbx.kernel.seccomp_filter import NOTIFY_CHANGES, NOTIFY_CREATES, build_filter
 from sbx.kernel.syscalls_table import numbers
 from sbx.launch import root
+from sbx.launch.attend import core_file_setting
+from sbx.launch.core_dumps import may_be_denied
 from sbx.launch.environment import environment_rules
 from sbx.model.glob import NOTHING, fixed_prefix, match, reach, split_path, states_below
 from sbx.model.guarantee import Applied
@@ -104,6 +106,7 @@ def compile_launch(
     judged = () if not listening else NOTIFY_CHANGES if by_hand else NOTIFY_CREATES
     # A pinned directory is a mount of its own, and renames across it fail; the listener refuses to move it anyway.
     operations = tuple(each for each in plan.operations if not (listening and each.op is Op.PIN))
+    judge = relevant_judge(profile, operations, plan) if listening else None
     prepared: Prepared = {
         "launch": {
             "namespaces": flags,
@@ -128,9 +131,8 @@ def compile_launch(
             ),
             "private_tmp_access": 0 if namespaces else private_tmp_access(profile, capabilities.landlock_abi),
             "proxy_port": PROXY_PORT if profile.network.mode is NetworkMode.ALLOW else 0,
-            "future": (relevant_judge(profile, operations, plan), judged_calls(capabilities.machine, judged))
-            if listening
-            else None,
+            "future": None if judge is None else (judge, judged_calls(capabilities.machine, judged)),
+            "core_files": None if judge is None else core_files(judge),
             "hand": launch_hand(profile, plan, capabilities.landlock_abi) if by_hand else None,
         },
         "env": environment_rules(
@@ -213,6 +215,15 @@ def relevant_judge(profile: EffectiveProfile, operations: tuple[Operation, ...],
     return tuple(filter(speaks, read)), tuple(filter(speaks, modify)), None
 
 
+def core_files(judge: Judge) -> tuple[bytes, bytes, bool] | None:
+    """The host's setting for them, and whether the plan's rules deny such a name; None where it cannot be read."""
+    try:
+        setting = core_file_setting()
+    except OSError:
+        return None
+    return (*setting, may_be_denied(judge, *setting))
+
+
 def judged_calls(machine: str, judged: Sequence[tuple[str, int, int]]) -> dict[int, str]:
     table = numbers(machine)
     return {table[name]: name for name, _argument, _mask in judged if name in table}
@@ -268,7 +279,7 @@ def _below_any(path: str, folders: list[str]) -> bool:
     return any(path.startswith(folder + "/") or folder == "/" for folder in folders)
 
 
-COPIED_BYTES = 128 * 1024
+COPIED_BYTES = 8 * 1024  # beyond that a mount is cheaper
 
 
 def system_file(operation: Operation) -> bytes | None:

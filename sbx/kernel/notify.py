@@ -10,9 +10,7 @@ _RECV = 0xC0502100
 _SEND = 0xC0182101
 _ID_VALID = 0x40082102
 _ADDFD = 0x40182103
-_SET_FLAGS = 0x40082104
 _CONTINUE = 1
-_SYNC_WAKE_UP = 1
 _IOCTL = NUMBERS["ioctl"]
 _READV = NUMBERS["process_vm_readv"]
 
@@ -30,13 +28,6 @@ class Listener:
         self._local = Buffer(16)
         self._remote = Buffer(32)
         self._empty = bytes(NOTIF_SIZE)
-
-    def wake_up_in_step(self) -> None:
-        """Linux 6.6: hand the processor over to the waiting process and back, a tenth of the time."""
-        try:
-            syscall("ioctl(NOTIF_SET_FLAGS)", _IOCTL, "lll", self.descriptor, _SET_FLAGS, _SYNC_WAKE_UP)
-        except OSError:
-            pass  # older: slower, not different
 
     def receive(self) -> tuple[int, int, int, tuple[int, ...]] | None:
         """(id, thread, call number, arguments), or None when the caller is gone again."""

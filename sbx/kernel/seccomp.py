@@ -21,6 +21,8 @@ FLAG_NEW_LISTENER = 1 << 3
 FLAG_TSYNC_ESRCH = 1 << 4
 FLAG_WAIT_KILLABLE_RECV = 1 << 5  # 5.19: a judged call that was received is only interrupted by a fatal signal
 
+_SET_FLAGS = 0x40082104  # of a listener
+_SYNC_WAKE_UP = 1
 _ENOSYS = 38
 _PR_SET_SECCOMP = 22
 _MODE_FILTER = 2
@@ -37,6 +39,14 @@ def install(program: bytes, flags: int = 0) -> int:
             raise
         # An outer filter that knows only the older way in (some container runtimes).
         return syscall("prctl", NUMBERS["prctl"], "llzll", _PR_SET_SECCOMP, _MODE_FILTER, fprog, 0, 0)
+
+
+def wake_up_in_step(listener: int) -> None:
+    """Linux 6.6: hand the processor over to the waiting process and back, a tenth of the time."""
+    try:
+        syscall("ioctl(NOTIF_SET_FLAGS)", NUMBERS["ioctl"], "lll", listener, _SET_FLAGS, _SYNC_WAKE_UP)
+    except OSError:
+        pass  # older: slower, not different
 
 
 def action_available(action: int) -> bool:

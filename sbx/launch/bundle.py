@@ -8,6 +8,7 @@ deleting it only costs time.
 
 from __future__ import annotations
 
+import ast
 import marshal
 import os
 import sys
@@ -19,7 +20,6 @@ MODULES = (
     "sbx.kernel",
     "sbx.kernel.system",
     "sbx.version",
-    "sbx.errors",
     "sbx.launch",
     "sbx.launch.store",
     "sbx.launch.options",
@@ -44,10 +44,12 @@ MODULES = (
 )
 # Needed later or not in every run: wait and audit while the sandbox is built, the rest where names are judged.
 LATER_MODULES = (
+    "sbx.errors",
     "sbx.launch.wait",
     "sbx.launch.redact",
     "sbx.launch.audit_line",
     "sbx.model.glob",
+    "sbx.launch.attend",
     "sbx.kernel.notify",
     "sbx.model.verdict",
     "sbx.launch.places",
@@ -60,7 +62,6 @@ LATER_MODULES = (
     "sbx.launch.streams",
 )
 
-_FUTURE = b"\nfrom __future__ import annotations\n"
 STAMPED = ("launch", "kernel", "model", "version.py")  # an installer that changes a file makes it anew in its folder
 
 
@@ -76,15 +77,30 @@ def write_bundle(environ: dict[bytes, bytes]) -> bool:
         return False
     final = os.path.join(os.path.dirname(folder), b"plans", b"hot-path")
     stamp = installation_stamp(package)
-    rows = tuple(_row(name, package) for name in (*MODULES, *LATER_MODULES))
     draft = final + b".%d" % os.getpid()
     try:
-        later = {row[0]: marshal.dumps(row) for row in rows[len(MODULES) :]}
-        store.write_whole(draft, marshal.dumps((stamp, rows[: len(MODULES)], later)))
+        store.write_whole(draft, bundle(package, stamp))
         os.rename(draft, final)
     except OSError:
         return False
     return True
+
+
+def bundle(package: str, stamp: tuple[str | int | None, ...]) -> bytes:
+    """What is needed at once as one value; behind it the later modules, each found by its distance from the end."""
+    rows = tuple(_row(name, package) for name in MODULES)
+    pieces = [marshal.dumps(_row(name, package)) for name in LATER_MODULES]
+    index, distance = {}, sum(map(len, pieces))
+    for name, piece in zip(LATER_MODULES, pieces, strict=True):
+        index[name] = (distance, distance - len(piece))
+        distance -= len(piece)
+    return marshal.dumps((stamp, extension_file("_ctypes"), rows, index)) + b"".join(pieces)
+
+
+def extension_file(name: str) -> str | None:
+    """Where the interpreter found one of its own modules, so that the next start need not look; None if built in."""
+    origin = getattr(sys.modules.get(name), "__file__", None)
+    return origin if isinstance(origin, str) and os.path.isabs(origin) else None
 
 
 def installation_stamp(package: str) -> tuple[str | int | None, ...]:
@@ -103,12 +119,36 @@ def _row(name: str, package: str) -> tuple[str, str, bool, CodeType]:
     origin = f"{below}/__init__.py" if is_package else f"{below}.py"
     with open(origin, "rb") as file:
         source = file.read()
-    # As a flag: the statement would import the module of that name, from the disk.
-    flags = 0
-    if _FUTURE in source:
-        source, flags = source.replace(_FUTURE, b"\n", 1), annotations.compiler_flag
-    code = compile(source, origin, "exec", flags, dont_inherit=True, optimize=2)
+    tree = ast.fix_missing_locations(_WithoutTypes().visit(ast.parse(source, origin)))
+    code = compile(tree, origin, "exec", dont_inherit=True, optimize=2)
     return (name, origin, is_package, _without_lines(code))
+
+
+class _WithoutTypes(ast.NodeTransformer):
+    """What only the type checker reads: half of what a module does when it is loaded."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.returns = None
+        arguments = node.args
+        named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        for each in (*named, arguments.vararg, arguments.kwarg):
+            if each is not None:
+                each.annotation = None
+        self.generic_visit(node)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        self.generic_visit(node)
+        return ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.stmt:
+        return ast.Pass() if node.module == "__future__" else node
+
+    def visit_If(self, node: ast.If) -> ast.stmt:
+        self.generic_visit(node)
+        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            return ast.If(ast.Constant(True), node.orelse, []) if node.orelse else ast.Pass()
+        return node
 
 
 def _without_lines(code: CodeType) -> CodeType:

@@ -3,6 +3,7 @@
 Everything here is paid at every start, so it uses nothing but built-in modules, and no function it can do without.
 """
 
+import _imp
 import gc
 import marshal
 import posix
@@ -13,20 +14,27 @@ package = __file__[: __file__.rindex("/launch/")].replace("/bin/../", "/")  # al
 sys.path.append(package[: package.rindex("/")])
 
 
+ModuleSpec = sys.modules["_frozen_importlib"].ModuleSpec
+
+
 class Later:
     """Modules of the bundle that only some runs need: found by the import system, but not on the disk."""
 
-    def __init__(self, rows):
-        self.rows = rows
+    in_memory = True  # so they can be had also where there is no disk any more
+
+    def __init__(self, data, rows):
+        self.data, self.rows = data, rows
 
     def find_spec(self, name, path=None, target=None):
-        return sys.modules["_frozen_importlib"].ModuleSpec(name, self) if name in self.rows else None
+        return ModuleSpec(name, self) if name in self.rows else None
 
     def create_module(self, spec):
         return None
 
     def exec_module(self, module):
-        _name, module.__file__, _is_package, code = marshal.loads(self.rows[module.__name__])
+        start, end = self.rows[module.__name__]
+        piece = self.data[len(self.data) - start : len(self.data) - end]
+        _name, module.__file__, _is_package, code = marshal.loads(piece)
         exec(code, module.__dict__)
 
 
@@ -46,7 +54,7 @@ def load_bundle():
         if found.st_uid != user or found.st_mode & 0o170022 != 0o100000:
             return
         data = posix.read(file, found.st_size)
-        stamp, rows, later = marshal.loads(data)
+        stamp, ctypes, rows, later = marshal.loads(data)
         now = [sys.implementation.cache_tag, sys.hexversion, package]
         for name in ("launch", "kernel", "model", "version.py"):
             status = posix.stat(package + "/" + name)
@@ -58,6 +66,12 @@ def load_bundle():
     finally:
         posix.close(file)
     modules = sys.modules
+    if ctypes is not None:
+        try:  # where it was the last time, without looking through four folders
+            modules["_ctypes"] = extension = _imp.create_dynamic(ModuleSpec("_ctypes", None, origin=ctypes))
+            _imp.exec_dynamic(extension)
+        except ImportError:
+            modules.pop("_ctypes", None)
     for name, origin, is_package, code in rows:
         module = modules[name] = type(sys)(name)
         module.__file__ = origin
@@ -68,7 +82,7 @@ def load_bundle():
         if parent:
             setattr(modules[parent], child, module)
         exec(code, module.__dict__)
-    sys.meta_path.insert(0, Later(later))
+    sys.meta_path.insert(0, Later(data, later))
 
 
 load_bundle()

@@ -1,12 +1,11 @@
 """The one name that the kernel makes without being asked: a core file. No filter sees it, so no listener can judge it.
 
-Where a rule denies a name like it, the command gets no core files. Elsewhere they are as they were.
+Where a rule denies a name like it, the command gets no core files (see `attend`). Elsewhere they are as they were.
 """
 
 from __future__ import annotations
 
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
-from sbx.kernel.call import NUMBERS, syscall
 from sbx.model.glob import ANY_DEPTH, match_name
 
 TYPE_CHECKING = False
@@ -14,27 +13,8 @@ if TYPE_CHECKING:
     from sbx.model.glob import Component, Pattern, Token
     from sbx.model.verdict import Judge
 
-RLIMIT_CORE = 4
 # Numbers only: of all others (%e, the program's name) the command decides itself.
 NUMERIC = tuple("pPiItugsd")
-
-
-def forbid_denied(judge: Judge) -> None:
-    """For this process and all that comes from it."""
-    try:
-        denied = may_be_denied(judge, _read(b"core_pattern"), _read(b"core_uses_pid"))
-    except OSError:
-        denied = True  # nothing is known about the name
-    if denied:
-        syscall("prlimit64", NUMBERS["prlimit64"], "llzl", 0, RLIMIT_CORE, bytes(16), 0)
-
-
-def _read(name: bytes) -> bytes:
-    fd = os.open(b"/proc/sys/kernel/" + name, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(fd, 4096).strip()
-    finally:
-        os.close(fd)
 
 
 def may_be_denied(judge: Judge, pattern: bytes, uses_pid: bytes) -> bool:

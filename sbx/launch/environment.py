@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 
-from sbx.errors import UsageError
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 
 TYPE_CHECKING = False
@@ -87,6 +86,8 @@ def with_options(rules: EnvironmentRules, extra: tuple[str, ...], env_all: bool)
     for entry in extra:
         name, equals, value = entry.partition("=")
         if not name:
+            from sbx.errors import UsageError
+
             raise UsageError(f"--env {entry!r} names no variable", remedy="write --env NAME or --env NAME=VALUE")
         if equals:
             values = (*values, (name, value))

@@ -155,8 +155,7 @@ def command_stopped(command: int, run: Run, number: int) -> tuple[Any, ...] | No
 
 def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
     """The same, with a filter that hands calls over to this process (see `names`)."""
-    from sbx.launch.listener import Serving, spawn_listened  # imported before, by start: here it costs nothing
-    from sbx.launch.names import Names
+    from sbx.launch.attend import attend, make_serving, spawn_listened  # imported before, by start
 
     def failed(error: OSError) -> None:
         tell(status_fd, (FAILED, "install the system call filter", error.errno or 0, str(error), b""))
@@ -165,13 +164,7 @@ def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
     heard = tuple(number for number in FORWARDED if signals.getsignal(number) != signals.SIG_IGN)
     heard = (*heard, SIGCHLD, SIGCONT, SIGTSTP, CONTINUE_WITH_TERMINAL)
     signals.pthread_sigmask(signals.SIG_BLOCK, {*heard, SIGTTOU, SIGTTIN})
-    command, listener = spawn_listened(
-        launch["seccomp"],
-        lambda: lead_group(run),
-        lambda: execute(run, status_fd),
-        failed,
-        None if launch["future"] is None else launch["future"][0],
-    )
+    command, listener = spawn_listened(launch, lambda: lead_group(run), lambda: execute(run, status_fd), failed)
     let_go_of_streams()
     tell(status_fd, (STARTED, command))
 
@@ -187,20 +180,11 @@ def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
         else:
             send_group(command, number)
 
-    serving = None
-    if launch["future"] is not None:
-        judge, calls = launch["future"]
-        reach, hand = None, launch.get("hand")
-        if hand is not None:
-            from sbx.launch.hand import Reach  # imported before, as the rest
-
-            reach = Reach(run["hand"], hand[2])
-        serving = Serving(listener, Names(judge, reach), calls)
     trace = launch.get("trace")
     if trace is None:
-        assert serving is not None
-        serving.loop(heard, on_signal)
+        attend(listener, heard, on_signal, lambda: make_serving(listener, launch, run))
     else:
+        serving = None if launch["future"] is None else make_serving(listener, launch, run)
         from sbx.launch.tracing import Tracing  # imported before, as the rest
 
         Tracing(listener, trace, serving, lambda message: tell(status_fd, message)).loop(heard, on_signal)

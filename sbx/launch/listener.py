@@ -1,28 +1,22 @@
-"""pid 1's loop where calls are judged: notifications from the filter, children, signals from the supervisor.
+"""Answer the calls that the filter hands over: judge each, perform it on behalf of the command, or refuse it.
 
-The command is forked instead of spawned here, because it is the forked child that installs the filter: this process
-must not be under it. The filter's listener comes back over a socket.
+Loaded when the first of them arrives (see `attend`): a command that makes no name pays nothing for it.
 """
 
 from __future__ import annotations
 
-import _socket
-import select
 import sys
 
-from sbx.kernel import process, seccomp, signals
+from sbx.kernel import signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.kernel.notify import Listener
 from sbx.launch.changes import Changes, LetThrough
-from sbx.launch.core_dumps import forbid_denied
 from sbx.launch.names import Names, WouldBlock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, NoReturn
-
-    from sbx.model.verdict import Judge
+    from typing import Any
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
@@ -34,43 +28,6 @@ O_CREATES = 0o100 | 0o20000000  # O_CREAT, and the bit of O_TMPFILE that is its 
 OPEN_FLAGS, RESOLVE_FLAGS, RESOLVE_CACHED = 0o37777703, 0x3F, 0x20  # what openat2 knows
 
 
-def spawn_listened(
-    program: bytes,
-    prepare: Callable[[], None],
-    execute: Callable[[], None],
-    tell_failure: Callable[[OSError], None],
-    judge: Judge | None,
-) -> tuple[int, Listener]:
-    """Fork; the child goes under the filter, hands its listener over and becomes the command. `judge` is where names
-    made during the run are judged."""
-    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    child = os.fork()
-    if child == 0:
-        try:
-            ours.close()
-            prepare()
-            if judge is not None:
-                forbid_denied(judge)
-            handed = seccomp.install(program, seccomp.FLAG_NEW_LISTENER | seccomp.FLAG_WAIT_KILLABLE_RECV)
-            rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, handed.to_bytes(4, "little"))
-            theirs.sendmsg([b"l"], [rights])
-            os.close(handed)
-            execute()
-        except OSError as error:
-            tell_failure(error)
-        finally:
-            os._exit(125)
-    theirs.close()
-    data, control, _flags, _address = ours.recvmsg(1, _socket.CMSG_SPACE(4))
-    ours.close()
-    if not data or not control:
-        raise OSError(EIO, "the system call filter did not hand its listener over")
-    listener = Listener(int.from_bytes(control[0][2][:4], "little"))
-    os.set_inheritable(listener.descriptor, False)
-    listener.wake_up_in_step()
-    return child, listener
-
-
 class Serving:
     """Answers notifications until the command is gone."""
 
@@ -79,24 +36,6 @@ class Serving:
         self.names = names
         self.changes = Changes(names)
         self.calls = calls
-        self.more = select.poll()
-        self.more.register(listener.descriptor, select.POLLIN)
-
-    def loop(self, numbers: tuple[int, ...], on_signal: Callable[[int], None]) -> NoReturn:
-        """The signals are blocked since before the fork; `on_signal` ends the process when the command is gone."""
-        signal_fd = process.signalfd(numbers)
-        poll = select.poll()
-        poll.register(signal_fd, select.POLLIN)
-        poll.register(self.listener.descriptor, select.POLLIN)
-        while True:
-            for descriptor, event in poll.poll():
-                if descriptor == signal_fd:
-                    for at in read_signals(signal_fd):
-                        on_signal(at)
-                elif event & select.POLLIN:
-                    self.serve()
-                else:  # POLLHUP: nobody is under the filter any more
-                    poll.unregister(descriptor)
 
     def serve(self) -> None:
         found = self.listener.receive()
@@ -260,11 +199,3 @@ class Serving:
         if resolve & RESOLVE_CACHED:
             raise OSError(EAGAIN, "not cached")
         return self.names.open(pid, a[0], path(a[1]), flags, mode, resolve)
-
-
-def read_signals(signal_fd: int) -> list[int]:
-    try:
-        data = os.read(signal_fd, 128 * 32)
-    except BlockingIOError:
-        return []
-    return [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 128)]

@@ -6,7 +6,6 @@ process ends here, without Python's finalization.
 
 from __future__ import annotations
 
-from sbx.errors import SbxError
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.launch import store
 from sbx.launch.options import Unusual, parse_run, split_sh
@@ -74,11 +73,17 @@ def fast_run(word: str, arguments: list[str]) -> dict[str, Any] | None:
             run["streams"] = streams.child
         is_valid = None if checked else lambda: store.unchanged(dependencies, environ)
         outcome = perform(prepared, run, streams=streams, meanwhile=get_ready_to_record, is_valid=is_valid)
-    except (SbxError, Outdated):
-        return None  # the compile side meets it again, and finds the words
+    except Outdated:
+        return None
     except OSError:
         store.forget(key, environ)
         return None
+    except Exception as error:
+        from sbx.errors import SbxError  # not before: its classes cost more than a mount
+
+        if isinstance(error, SbxError):
+            return None  # the compile side meets it again, and finds the words
+        raise
     if outcome["failure"] is not None and not outcome["started"]:
         store.forget(key, environ)  # a plan that no longer fits the machine: make a new one
         return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 
-from sbx.errors import SetupFailed, UsageError
 from sbx.kernel import signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.launch.environment import build_environment, jobserver, with_options
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NotRequired, TypedDict
 
+    from sbx.errors import SetupFailed
     from sbx.launch.cgroup import Settings
     from sbx.launch.start import Launch, Run
     from sbx.launch.streams import Streams
@@ -80,6 +80,8 @@ def open_standard_descriptors() -> None:
                 os.close(opened)
             continue
         if mode & 0o170000 == 0o040000:
+            from sbx.errors import UsageError
+
             raise UsageError(
                 f"standard {name} is a directory", remedy="redirect it from or to a file: a directory leads outside"
             )
@@ -299,4 +301,6 @@ def failed_step(outcome: Outcome) -> SetupFailed | None:
     step, code, words, subject = outcome["failure"]
     where = f" {os.fsdecode(subject)}" if subject else ""
     del code
+    from sbx.errors import SetupFailed
+
     return SetupFailed(f"could not {step}{where}: {words}", remedy="run 'sbx doctor' to see what this machine allows")

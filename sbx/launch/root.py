@@ -55,9 +55,6 @@ DEVICE_LINKS = (
 PROC_READ_ONLY = (b"sys", b"sysrq-trigger", b"irq", b"bus", b"fs", b"acpi", b"scsi", b"driver", b"asound")
 
 ENOENT, ENOTDIR, ENOSYS = 2, 20, 38
-_HIDDEN = b"/.sbx-masks"  # inside the staged root while it is built; gone before the command starts
-_HIDDEN_OUTSIDE = b"/dev/shm"  # of the old root, where the staged one is a clone of it in which nothing can be made
-
 _WORDS = {
     TMPFS: "mount a private tmpfs",
     PROC: "mount a private /proc",
@@ -104,7 +101,7 @@ class Root:
         self.staging = staging
         self.restrict_proc = restrict_proc
         self.closed: dict[bytes, None] = {}  # skeleton directories that may be passed through but not listed
-        self.hidden = staging + _HIDDEN
+        self.hidden = -1  # where covers lie, below the staged root
         self.covers: list[tuple[bytes, int]] = []  # masks: place and final mode
         self.covers_made = 0  # with those whose place had vanished
         self.sealed: list[bytes] = []  # our own file systems, to be made read-only at the end
@@ -138,13 +135,21 @@ class Root:
             code, _path, _source, attributes = operations[0]
             # Cloned before anything is mounted over the staging directory, or the clone would contain itself.
             tree = _clone_tree(b"/")
-            self.hidden = _HIDDEN_OUTSIDE
+            self._hide(operations)
             self._attach(tree, self.staging, _wanted(code, attributes))
             return operations[1:]
+        self._hide(operations)
         options = b"mode=0755,size=16m,nr_inodes=200000"
         mounts.mount(b"tmpfs", self.staging, b"tmpfs", MS_NOSUID | MS_NODEV, options)
         self.sealed.append(self.staging)
         return operations
+
+    def _hide(self, operations: tuple[LaunchOp, ...]) -> None:
+        """A file system for covers, under the one that is mounted on the same place next: it goes with the old root."""
+        if any(operation[0] == MASK for operation in operations):
+            options = b"mode=0700,size=1m,nr_inodes=200000"
+            mounts.mount(b"tmpfs", self.staging, b"tmpfs", MS_NOSUID | MS_NODEV, options)
+            self.hidden = os.open(self.staging, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def _apply(self, code: int, path: bytes, source: bytes, attributes: int) -> None:
         target = self.staging + path if path != b"/" else self.staging
@@ -247,22 +252,18 @@ class Root:
     def _mask(self, target: bytes, attributes: int) -> None:
         """Cover what is there with something of the same kind that cannot be opened.
 
-        The covers lie on one hidden tmpfs whose own mount is detached at the end: no file of ours is ever visible.
+        The covers lie on a tmpfs that is nowhere to be reached once the old root is gone.
         """
-        hidden = self.hidden
-        if not self.covers_made:
-            if hidden != _HIDDEN_OUTSIDE:
-                os.mkdir(hidden, 0o700)
-            mounts.mount(b"tmpfs", hidden, b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=0700,size=1m,nr_inodes=200000")
-        cover = hidden + b"/%d" % self.covers_made
+        cover = b"%d" % self.covers_made
         self.covers_made += 1
         mode = 0
         if attributes & IS_DIR:
-            os.mkdir(cover, 0o700)
+            os.mkdir(cover, 0o700, dir_fd=self.hidden)
             mode = 0o555 if attributes & LISTABLE else 0o111
         else:
-            os.close(os.open(cover, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | os.O_EXCL, 0o000))
-        self._attach(_clone_one(cover), target, 0)
+            flags = os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | os.O_EXCL
+            os.close(os.open(cover, flags, 0o000, dir_fd=self.hidden))
+        self._attach(mounts.open_tree(self.hidden, cover, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC), target, 0)
         self.covers.append((target, mode))
 
     def _proc(self, target: bytes) -> None:
@@ -297,7 +298,7 @@ class Root:
         self.sealed.append(target)
 
     def _seal(self) -> None:
-        """Final modes, no hidden mount, and nothing of our own file systems can be written any more."""
+        """Final modes, and nothing of our own file systems can be written any more."""
         for directory in self.closed:  # some stand inside a mask
             os.chmod(directory, 0o111)
         for place, mode in self.covers:
@@ -305,10 +306,8 @@ class Root:
                 # 0111 also where nothing below is granted: every name inside answers ENOENT, as if it were empty.
                 os.chmod(place, mode)
             _make_read_only(place)
-        if self.covers_made:
-            mounts.umount2(self.hidden, mounts.MNT_DETACH)
-            if self.hidden != _HIDDEN_OUTSIDE:
-                os.rmdir(self.hidden)
+        if self.hidden >= 0:
+            os.close(self.hidden)
         for place in self.sealed:
             _make_read_only(place)
 

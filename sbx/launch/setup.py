@@ -30,9 +30,9 @@ _SOCKET = 198 if MACHINE == "aarch64" else 41
 
 def confine(launch: Launch, run: Run, status_fd: int) -> None:
     """The rest of the set-up, once this process stands in its private root: nothing can be gained back after it."""
-    # From here on an import could only find what the command put there.
+    # From here on an import from a file could only find what the command put there.
     sys.path.clear()
-    sys.meta_path.clear()
+    sys.meta_path[:] = in_memory()
     step("enter the working directory", os.chdir, launch["cwd"])
     descriptors(run, (status_fd, run["gate"]) if run["gate"] >= 0 else (status_fd,))
     limits(run)
@@ -44,6 +44,15 @@ def confine(launch: Launch, run: Run, status_fd: int) -> None:
         landlock_rules(launch["landlock"], jobserver_rule(run))
     if launch["seccomp"] and not listens(launch):
         step("install the system call filter", seccomp.install, launch["seccomp"])
+
+
+def in_memory() -> list[Any]:
+    """What finds modules whose code this process has read already (see console)."""
+    return [finder for finder in sys.meta_path if getattr(finder, "in_memory", False)]
+
+
+def has_in_memory(name: str) -> bool:
+    return any(name in finder.rows for finder in in_memory())
 
 
 def pass_gate(gate: int) -> None:

@@ -67,20 +67,13 @@ def serve_commands(launch: Launch, run: Run, control_fd: int) -> None:
     signals.pthread_sigmask(signals.SIG_SETMASK, {SIGCHLD})
     if launch["future"] is None:
         Commands(launch, control_fd, keep_tmp=keep_tmp).loop()
-    from sbx.launch.listener import Serving, spawn_listened  # imported before, by the zygote
-    from sbx.launch.names import Names
-
-    judge, calls = launch["future"]
+    from sbx.launch.attend import attend, make_serving, spawn_listened  # imported before, by the zygote
 
     def failed(error: OSError) -> None:
         inside.tell(control_fd, (inside.FAILED, "install the system call filter", error.errno or 0, str(error), b""))
 
     launcher, listener = spawn_listened(
-        launch["seccomp"],
-        lambda: None,
-        lambda: Commands(launch, control_fd, keep_tmp=keep_tmp).loop(),
-        failed,
-        judge,
+        launch, lambda: None, lambda: Commands(launch, control_fd, keep_tmp=keep_tmp).loop(), failed
     )
     os.close(control_fd)  # the library must see its end when the launcher is gone
 
@@ -92,7 +85,7 @@ def serve_commands(launch: Launch, run: Run, control_fd: int) -> None:
             if pid == 0:
                 return
 
-    Serving(listener, Names(judge), calls).loop((SIGCHLD,), on_signal)
+    attend(listener, (SIGCHLD,), on_signal, lambda: make_serving(listener, launch, None))
 
 
 class Commands:

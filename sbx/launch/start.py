@@ -12,7 +12,7 @@ from sbx.kernel import process, signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.launch.inside import FORWARDED, SIGTSTP, live_inside
 from sbx.launch.root import make_directories
-from sbx.launch.setup import listens
+from sbx.launch.setup import has_in_memory, listens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         proxy_port: int  # where the command finds the proxy, in a network namespace of its own
         future: tuple[Any, dict[int, str]] | None  # judge and calls, where names made during the run are judged
         hand: NotRequired[HandPlan | None]  # see hand: for names in read-only folders
+        core_files: NotRequired[tuple[bytes, bytes, bool] | None]  # the host's setting, and whether they are denied
         trace: NotRequired[tuple[Any, ...] | None]  # see tracing: what a traced run looks at
 
     class Run(TypedDict):
@@ -67,7 +68,11 @@ def start(launch: Launch, run: Run) -> tuple[int, int]:
     if launch.get("trace") is not None:
         import sbx.launch.tracing
     if listens(launch):
-        import sbx.launch.listener  # noqa: F401  # for pid 1 inside, which can import nothing after the pivot
+        import sbx.launch.attend
+
+        if not has_in_memory("sbx.launch.listener"):
+            import sbx.launch.core_dumps  # pid 1 inside can import nothing from a file after the pivot
+            import sbx.launch.listener  # noqa: F401
     hand = offer_hand(launch, run, waited_for=True)
     if run["channel"] >= 0:
         import _socket  # noqa: F401  # likewise

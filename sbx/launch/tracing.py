@@ -12,8 +12,8 @@ import sys
 
 from sbx.kernel import process
 from sbx.kernel.watch import Watcher
+from sbx.launch.attend import read_signals
 from sbx.launch.inside import COUNTED, DENIED
-from sbx.launch.listener import read_signals
 from sbx.launch.observe import Observer
 from sbx.model.verdict import residue_allows
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
 
-    from sbx.kernel.notify import Listener
     from sbx.launch.listener import Serving
     from sbx.launch.observe import Record
 
@@ -54,13 +53,13 @@ class Tracing:
 
     def __init__(
         self,
-        listener: Listener,
+        listener: int,
         trace: tuple[Any, ...],
         serving: Serving | None,
         tell: Callable[[tuple[Any, ...]], None],
     ) -> None:
         judge, learning, self.calls, performed = trace
-        self.watcher = Watcher(listener.descriptor)
+        self.watcher = Watcher(listener)
         self.observer = Observer(judge, learning=learning)
         self.serving = serving
         self.performed: dict[int, tuple[int, int]] = performed if serving is not None else {}
@@ -72,7 +71,7 @@ class Tracing:
         self._told: list[Record] = []
 
     def loop(self, numbers: tuple[int, ...], on_signal: Callable[[int], None]) -> NoReturn:
-        """As Serving.loop: the signals are blocked since before the fork, `on_signal` ends the process."""
+        """As `attend`: the signals are blocked since before the fork, `on_signal` ends the process."""
         signal_fd = process.signalfd(numbers)
         listener_fd = self.watcher.descriptor
         poll = select.poll()

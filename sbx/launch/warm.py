@@ -66,6 +66,8 @@ def _import_for_later() -> None:
     import gc
     import resource  # noqa: F401
 
+    import sbx.launch.attend
+    import sbx.launch.core_dumps
     import sbx.launch.hand
     import sbx.launch.keeper
     import sbx.launch.listener

@@ -65,6 +65,21 @@ def test_a_run_from_a_stored_plan_imports_only_what_is_cheap(workspace: Any) -> 
     assert unexpected(names) == set()
 
 
+@requires("userns", "notify")
+def test_who_judges_new_names_is_loaded_when_there_is_one_to_judge(workspace: Any) -> None:
+    """And then from memory: the process that loads it stands in the private root, where no file of ours is."""
+    (workspace.root / ".git").mkdir()
+    imported("run", "--", "true")
+    names = imported("run", "--", "true")
+    assert "sbx.launch.attend" in names, "nobody listens: this shows nothing"
+    assert not names & {"sbx.launch.listener", "sbx.launch.names", "sbx.model.verdict"}
+    names = imported("run", "--", "sh", "-c", "echo a > made && ! mkdir .git/hooks 2> refusal")
+    assert "sbx.launch.main" not in names, "the bundle was not used"
+    assert (workspace.root / "made").read_text() == "a\n"
+    assert "Permission denied" in (workspace.root / "refusal").read_text()
+    assert not (workspace.root / ".git/hooks").exists()
+
+
 @requires("userns")
 def test_the_bundle_holds_what_a_plain_run_imports(workspace: Any) -> None:
     """Started with the site module no bundle is used, so that every import shows."""
