@@ -221,6 +221,16 @@ def test_order_and_bytes_are_kept_where_both_outputs_are_one_pipe(sbx: Any, proj
     assert done.stdout.split() == [f"{kind}{number}" for number in range(50) for kind in "oe"]
 
 
+def test_where_both_outputs_are_one_pipe_one_line_says_how_to_see_more(sbx: Any, project: Any) -> None:
+    for command, lines in ((["cat", ".env"], 1), (["true"], 0)):
+        for options in ((), ("--report", "never")):
+            done = subprocess.run(
+                [*sbx.command, "run", "--profile", "t", *options, "--", *command],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **TRUSTED}, check=False, text=True,
+            )  # fmt: skip
+            assert done.stdout.count("sbx run --trace") == (0 if options else lines), done.stdout
+
+
 def test_on_a_terminal_one_line_says_how_to_see_more(sbx: Any, project: Any) -> None:
     child = pexpect.spawn(
         sbx.command[0], [*sbx.command[1:], "run", "--profile", "t", "--", "cat", ".env"],
