@@ -41,6 +41,7 @@ def overhear(done: Done) -> None:
     """What the command's own error lines say of paths that are really denied, beyond what a trace saw."""
     pump = None if done.streams is None else done.streams.stderr
     text = pump.captured() if pump is not None and pump.capture_bytes else b""
+    done.overheard = done.errors_at >= 0 or (pump is not None and pump.capture_bytes > 0)
     if pump is not None and "json" not in done.options:
         pump.capture_bytes = 0  # it was kept for this alone
     if done.outcome["status"] == 0 or not done.outcome["started"]:

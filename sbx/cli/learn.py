@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import sys
@@ -222,15 +223,21 @@ def write(path: str, text: str, policy: Policy) -> None:
     """Replaced whole, and approved: whoever asks for it has seen what is granted."""
     from sbx.policy.trust import approve
 
-    draft = f"{path}.{os.getpid()}.new"
-    with open(draft, "x", encoding="utf-8", newline="") as file:
-        file.write(text)
+    content = text.encode()
+    target = os.path.realpath(path)
+    draft = f"{target}.{os.getpid()}.new"
     try:
-        if os.path.exists(path):
-            os.chmod(draft, os.stat(path).st_mode & 0o777)
-        os.replace(draft, os.path.realpath(path))
-    except OSError:
-        os.unlink(draft)
-        raise
-    approve(path, sha256_hex(text.encode()), policy.environ)
+        with open(draft, "xb") as file:
+            file.write(content)
+        if os.path.exists(target):
+            os.chmod(draft, os.stat(target).st_mode & 0o777)
+        os.replace(draft, target)
+    except OSError as error:
+        raise SbxError(
+            f"could not write {visible(path)}: {error.strerror}", remedy="make room or grant access, then learn again"
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)  # of what went wrong nothing is left
+    approve(path, sha256_hex(content), policy.environ)
     print(f"sbx: wrote and approved {visible(path)}", file=sys.stderr)

@@ -36,6 +36,10 @@ def argument_low(index: int) -> int:
     return 16 + 8 * index
 
 
+def argument_high(index: int) -> int:
+    return argument_low(index) + 4
+
+
 class Label:
     """A place in the program; put once, jumped to from before it."""
 

@@ -7,11 +7,14 @@ attributes and of file system sizes (a look at the file comes first).
 
 from __future__ import annotations
 
+from sbx.kernel.seccomp_filter import UPPER, WORD
 from sbx.kernel.syscalls_table import numbers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
+
+    from sbx.kernel.seccomp_filter import Condition, Watch
 
     # operation, (directory argument, path argument) for each path, flags argument, the flags that matter.
     # A directory argument of -1 is the working directory, a flags argument of -1 is none.
@@ -21,6 +24,7 @@ NO_FOLLOW = 0x100  # AT_SYMLINK_NOFOLLOW
 FOLLOW = 0x400  # AT_SYMLINK_FOLLOW, of linkat
 EMPTY_PATH = 0x1000  # AT_EMPTY_PATH
 REMOVE_DIRECTORY = 0x200  # AT_REMOVEDIR
+LOOKS = ("newfstatat", "statx")  # of these, those by a descriptor are only shown to who learns
 # The access mode, O_CREAT, O_EXCL, O_TRUNC, O_DIRECTORY, O_NOFOLLOW, O_PATH and the bit of O_TMPFILE that is its own.
 _OPEN_X86_64 = 0o3 | 0o100 | 0o200 | 0o1000 | 0o200000 | 0o400000 | 0o10000000 | 0o20000000
 _OPEN_AARCH64 = 0o3 | 0o100 | 0o200 | 0o1000 | 0o40000 | 0o100000 | 0o10000000 | 0o20000000
@@ -79,21 +83,32 @@ ROWS: tuple[tuple[str, PathCall], ...] = (
     ("bind", ("bind", ((-1, 1),), 2, 0xFFFFFFFF)),
 )
 
-# Calls that are let through unseen: argument, mask, and the value under it (None: any bit of it).
-# The C library's fstat() comes with an empty path, before every read.
-UNSEEN = {"newfstatat": (3, EMPTY_PATH, None), "statx": (2, EMPTY_PATH, None)}
-
-# Whoever walks a tree (git status, find, rm -r) looks at each name in it without following links, thousands of times,
-# and mostly at what the folder itself has just named. And realpath() of the GNU C library asks of each part of a path
-# whether it is a link, a thousand times for one C file; its buffer tells it from others. Only who learns what a command
-# needs has to see that too.
-_REALPATH = (0xFFFFFFFF, 1023)
-WALKING = {
-    "newfstatat": (3, EMPTY_PATH | NO_FOLLOW, None),
-    "statx": (2, EMPTY_PATH | NO_FOLLOW, None),
-    "readlink": (2, *_REALPATH),
-    "readlinkat": (3, *_REALPATH),
+# The C library's fstat() comes with an empty path, before every read: it is about a descriptor, and never shown.
+# Of the other looks that follow no link, most are made by who walks a tree (git status, find, rm -r): one for each name
+# in it, mostly of what the folder itself has just named. They have two marks: they start at the folder, which is open,
+# or they come from one of many threads. The stack of a program's first thread has a range of addresses of its own;
+# those of others lie among the mapped files. So what is shown of these looks is what the first thread asks for by path.
+# And realpath() of the GNU C library asks of each part of a path whether it is a link, a thousand times for one C file;
+# its buffer tells it from others. Only who learns what a command needs has to see all of them.
+_CWD = 0xFFFFFF9C  # AT_FDCWD
+_REALPATH = (((2, WORD, 1023),), False)
+_REALPATH_AT = (((3, WORD, 1023),), False)
+# By machine: (half of the argument, mask, value) of an address on the first stack, and of one among the mappings, which
+# is asked for afterwards.
+_STACKS: dict[str, tuple[tuple[Condition, ...], tuple[Condition, ...]]] = {
+    "x86_64": (((UPPER, 0xFFFFFFFC, 0x7FFC),), ((UPPER, 0xFFFFF000, 0x7000),)),  # 16 GiB below 2^47
+    "aarch64": (((UPPER, WORD, 0xFFFF), (0, 0xC0000000, 0xC0000000)), ((UPPER, 0xFFFFE000, 0xE000),)),  # 1 GiB, 2^48
 }
+
+
+def _looks(machine: str, flags: int, result: int, *, at: bool) -> tuple[tuple[tuple[Condition, ...], bool], ...]:
+    """For a call that may follow no link: its flags argument (-1: it never does), and where its result goes."""
+    first, others = (
+        tuple((half + result, mask, value) for half, mask, value in conditions) for conditions in _STACKS[machine]
+    )
+    by_path: tuple[Condition, ...] = ((0, WORD, _CWD),) if at else ()
+    may_follow = ((((flags, EMPTY_PATH, None),), False), (((flags, NO_FOLLOW, 0),), True)) if flags >= 0 else ()
+    return (*may_follow, ((*by_path, *first), True), (others, False), *(((by_path, True),) if at else ()))
 
 
 def path_calls(machine: str) -> dict[int, PathCall]:
@@ -107,9 +122,20 @@ def path_calls(machine: str) -> dict[int, PathCall]:
     return found
 
 
-def watched(machine: str, *, walking: bool) -> tuple[tuple[str, int, int, int | None], ...]:
-    """What the filter hands to the listener: (call, argument, mask, value), let through unseen where that is so."""
+def watched(machine: str, *, walking: bool) -> tuple[Watch, ...]:
+    """What the filter hands to the listener, see `build_filter`. `walking`: also the looks of who walks a tree."""
     table = numbers(machine)
-    unseen = UNSEEN if walking else WALKING
-    names = [name for name, _ in ROWS if name in table and (walking or name != "lstat")]
-    return tuple((name, *unseen.get(name, (-1, 0, None))) for name in names)
+    about_descriptors = {
+        "newfstatat": ((((3, EMPTY_PATH, None),), False),),
+        "statx": ((((2, EMPTY_PATH, None),), False),),
+    }
+    some = {
+        "lstat": _looks(machine, -1, 1, at=False),
+        "newfstatat": _looks(machine, 3, 2, at=True),
+        "statx": _looks(machine, 2, 4, at=True),
+        "readlink": (_REALPATH,),
+        "readlinkat": (_REALPATH_AT,),
+    }
+    chosen = about_descriptors if walking else some
+    names = [name for name, _ in ROWS if name in table]
+    return tuple((name, chosen.get(name, ()), walking or name not in LOOKS) for name in names)

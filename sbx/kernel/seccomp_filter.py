@@ -27,6 +27,7 @@ from sbx.kernel.bpf import (
     USER_NOTIF,
     Assembler,
     Label,
+    argument_high,
     argument_low,
 )
 from sbx.kernel.syscalls_table import AUDIT_ARCH, numbers
@@ -36,12 +37,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TypeAlias
 
-    # (argument index, mask, value): (argument & mask) == value, or any bit of mask set when value is None
+    # (argument index, mask, value): (argument & mask) == value, or any bit of mask set when value is None; of the lower
+    # half of the argument, or of the upper one with UPPER added to the index
     Condition: TypeAlias = tuple[int, int, int | None]
     # all conditions hold -> this answer; the first such rule decides, else the check's own answer
     Check: TypeAlias = tuple[tuple[tuple[tuple[Condition, ...], int], ...], int]
     Notify: TypeAlias = tuple[str, int, int]
-    Watch: TypeAlias = tuple[str, int, int, int | None]  # call, and the condition under which it is not shown
+    # call; all conditions hold -> is it shown?, the first such decides; is it shown otherwise?
+    Watch: TypeAlias = tuple[str, tuple[tuple[tuple[Condition, ...], bool], ...], bool]
 
 EPERM, EACCES, ENOSYS, EPROTONOSUPPORT, EOPNOTSUPP, EAFNOSUPPORT = (
     ERRNO | number for number in (1, 13, 38, 93, 95, 97)
@@ -81,6 +84,7 @@ REFUSED: tuple[tuple[str, int, str], ...] = (
 )
 
 WORD = 0xFFFFFFFF
+UPPER = 8
 SET_ID_BITS = 0o6000
 S_IFMT, S_IFCHR, S_IFBLK = 0o170000, 0o020000, 0o060000
 O_PATH = 0o10000000
@@ -146,8 +150,7 @@ def build_filter(
     notify        (call, argument index, mask): hand these to the listener when a bit of the mask is set in the
                   argument; index -1 is always. Refusals come first, but for openat2: there the listener has to look
                   at the mode for setuid bits itself.
-    watch         likewise for a listener that only looks on: (call, argument index, mask), handed over unless a bit of
-                  the mask is set; index -1 is always
+    watch         likewise for a listener that only looks on: (call, ((conditions, is it shown), ...), otherwise)
     """
     if machine not in AUDIT_ARCH:
         raise SandboxUnavailable(
@@ -278,7 +281,7 @@ def _add_notifications(answers: dict[int, int | Check], table: dict[str, int], n
 
 def _add_watched(answers: dict[int, int | Check], table: dict[str, int], watch: Sequence[Watch]) -> None:
     """What would be allowed is shown to the listener first; a refusal stays one."""
-    for name, argument, mask, value in watch:
+    for name, shown, otherwise in watch:
         before = answers[table[name]]
         if isinstance(before, int):
             rules: tuple[tuple[tuple[Condition, ...], int], ...] = ()
@@ -289,9 +292,9 @@ def _add_watched(answers: dict[int, int | Check], table: dict[str, int], watch: 
             if before[1] not in (ALLOW, USER_NOTIF):
                 answers[table[name]] = (rules, before[1])
                 continue
-        if argument >= 0:
-            rules = (*rules, (((argument, mask, value),), ALLOW))
-        answers[table[name]] = (rules, USER_NOTIF) if rules else USER_NOTIF
+        rules = (*rules, *((conditions, USER_NOTIF if seen else ALLOW) for conditions, seen in shown))
+        answer = USER_NOTIF if otherwise else ALLOW
+        answers[table[name]] = (rules, answer) if rules else answer
 
 
 def _segments(answers: dict[int, int | Check], machine: str) -> list[tuple[int, int | Check]]:
@@ -328,7 +331,7 @@ def _answer(asm: Assembler, answer: int | Check) -> None:
     for conditions, action in rules:
         following = Label()
         for argument, mask, value in conditions:
-            asm.load(argument_low(argument))
+            asm.load(argument_low(argument) if argument < UPPER else argument_high(argument - UPPER))
             if value is None:
                 asm.branch(JUMP_SET, mask, no=following)
                 continue

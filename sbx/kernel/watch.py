@@ -6,9 +6,10 @@ of /proc/<pid>/mem: through `_ctypes` they would cost three times as much.
 
 from __future__ import annotations
 
-import os
 import sys
 from fcntl import ioctl
+
+from sbx.kernel import system as os  # not `os`: it costs a millisecond
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
@@ -16,7 +17,7 @@ _RECV = 0xC0502100
 _SEND = 0xC0182101
 _CONTINUE = 1 << 32  # the flags are the upper half of the reply's last word
 _PAGE = 4096
-_SHORT = 256  # most paths end before
+SHORT = 256  # most paths end before
 _OPEN = 64  # processes whose memory is held open
 EPERM, ENOENT, EINTR, EFAULT, ENAMETOOLONG = 1, 2, 4, 14, 36
 
@@ -32,7 +33,7 @@ class Watcher:
         self.event = memoryview(self._request).cast("Q")
         self._answer = memoryview(self._reply).cast("Q")
         self._answer[2] = _CONTINUE
-        self._memory: dict[int, int] = {}
+        self.memory: dict[int, int] = {}  # descriptors of it, by pid
 
     def receive(self) -> bool:
         """False when the caller is gone again."""
@@ -56,7 +57,7 @@ class Watcher:
 
     def text(self, pid: int, address: int) -> bytes:
         """The caller's memory up to the first NUL. OSError: EFAULT, ENOENT, EACCES; ENAMETOOLONG without one."""
-        data = self.data(pid, address, _SHORT)
+        data = self.data(pid, address, SHORT)
         end = data.find(0)
         if end < 0:
             data = self.data(pid, address, _PAGE)
@@ -68,15 +69,15 @@ class Watcher:
     def data(self, pid: int, address: int, size: int) -> bytes:
         """That much of the caller's memory, or less where it ends."""
         try:
-            found = os.pread(self._memory[pid], size, address)
+            found = os.pread(self.memory[pid], size, address)
             if found:
                 return found
         except (KeyError, OSError, OverflowError):
             pass
         self.forget(pid)  # it was another program's, or another process's
-        if len(self._memory) >= _OPEN:
+        if len(self.memory) >= _OPEN:
             self.forget()
-        descriptor = self._memory[pid] = os.open(b"/proc/%d/mem" % pid, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = self.memory[pid] = os.open(b"/proc/%d/mem" % pid, os.O_RDONLY | os.O_CLOEXEC)
         try:
             return os.pread(descriptor, size, address)
         except OverflowError:
@@ -84,7 +85,7 @@ class Watcher:
 
     def forget(self, pid: int = 0) -> None:
         """This process is about to become another program; without a number, every one may be."""
-        for each in (pid,) if pid else tuple(self._memory):
-            descriptor = self._memory.pop(each, -1)
+        for each in (pid,) if pid else tuple(self.memory):
+            descriptor = self.memory.pop(each, -1)
             if descriptor >= 0:
                 os.close(descriptor)

@@ -42,7 +42,7 @@ MODULES = (
     "sbx.launch.main",
     "sbx.__main__",
 )
-# Needed later or not in every run: wait and audit while the sandbox is built, the rest where names are judged.
+# Needed later or not in every run: wait and audit while the sandbox is built, the rest where calls are judged or seen.
 LATER_MODULES = (
     "sbx.errors",
     "sbx.launch.wait",
@@ -57,6 +57,10 @@ LATER_MODULES = (
     "sbx.launch.changes",
     "sbx.launch.core_dumps",
     "sbx.launch.listener",
+    "sbx.kernel.watch",
+    "sbx.launch.seen",
+    "sbx.launch.observe",
+    "sbx.launch.tracing",
     "sbx.launch.hand",
     "sbx.launch.outlet",
     "sbx.launch.streams",

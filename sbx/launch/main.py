@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+EVIDENCE_SURE, EVIDENCE_TARGET = 0, 1  # as in launch.seen, which only a traced run imports
 # These need more than a plan: the compile side handles the whole run.
 NEEDS_COMPILE_SIDE = ("json", "verbose", "max-stdout", "max-stderr")
 
@@ -122,10 +123,26 @@ def is_plain_success(done: dict[str, Any]) -> bool:
         and not outcome["timed_out"]
         and outcome["stop_signal"] is None
         and outcome["limit"] is None
-        and "denied" not in outcome
+        and was_denied_nothing(outcome)
         and was_delivered(done["streams"])
         and not any(requested and not applied for _, requested, applied, _ in done["prepared"]["enforced"])
     )
+
+
+def was_denied_nothing(outcome: Any) -> bool:
+    """Of a traced run: is there nothing to tell? Most programs look for files in places where there are none, and a
+    place that is hidden inside can be seen from here. What is left is for `report.denials` to judge."""
+    _, unseen, left_out = outcome.get("counted", ((), 0, 0))
+    if unseen or left_out:
+        return False
+    for _, _, location, evidence, _, _, _ in outcome.get("denied", ()):
+        if evidence == EVIDENCE_SURE:
+            return False
+        if evidence == EVIDENCE_TARGET and os.lexists(location):
+            return False
+        if evidence != EVIDENCE_TARGET and os.is_directory(location.rpartition(b"/")[0] or b"/"):
+            return False
+    return True
 
 
 def was_delivered(streams: Any) -> bool:

@@ -10,10 +10,24 @@ all, is left to the supervisor and said so: `evidence`.
 
 from __future__ import annotations
 
-import os
 import sys
 
-from sbx.model.verdict import allows, reaching, residue, residue_allows, uniform_below
+from sbx.kernel import system as os  # not `os`: it costs a millisecond
+from sbx.launch.seen import (
+    EXEC,
+    MAX_REMEMBERED,
+    MODIFY,
+    O_PATH,
+    READ,
+    S_IFDIR,
+    S_IFMT,
+    Paths,
+    Place,
+    names_of,
+    opens,
+    works,
+)
+from sbx.model.verdict import uniform_below
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
@@ -21,34 +35,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from sbx.model.verdict import CompiledRules, Judge, Residue
+    from sbx.model.verdict import Judge
 
-    # The real folder with a slash at its end, and what is left of the read rules for names in it; None: all are allowed
-    Entrance: TypeAlias = tuple[bytes, Residue | None]
+    Call: TypeAlias = tuple[int, int, bytes, bytes]  # number, flags, base, path
 
     # operation, access, location, evidence, follow (of the last name), program, mode (0: not seen, or nothing there)
     Told: TypeAlias = tuple[str, int, bytes, int, bool, bytes, int]
-
-READ, MODIFY, EXEC = 0, 1, 2  # positions in a judge
 
 # How sure it is that the call was refused because of the rules.
 SURE = 0
 TARGET = 1  # if the location exists outside
 PARENT = 2  # if the folder of the location exists outside
 
-ALL_ALLOWED = ((None, True),)  # the residue of rules that say nothing more in a folder
-MAX_LINKS = 40
-MAX_REMEMBERED = 1 << 16
 MAX_RECORDS = 4096
 MAX_NEEDS = 1 << 16
 MAX_WALK = 20_000
-ENOENT, EINVAL = 2, 22
-O_PATH, O_TMPFILE = 0o10000000, 0o20000000
+O_TMPFILE = 0o20000000
 NO_FOLLOW, FOLLOW, REMOVE_DIRECTORY = 0x100, 0x400, 0x200
 RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
-S_IFMT, S_IFDIR, S_IFREG, S_IFLNK = 0o170000, 0o040000, 0o100000, 0o120000
+S_IFREG, S_IFLNK = 0o100000, 0o120000
 
-LOOKING = frozenset(("stat", "lstat", "access", "readlink", "chdir", "watch", "connect"))
 CHANGING = frozenset(("truncate", "chmod", "chown", "utime", "setxattr", "lchown", "lsetxattr"))
 MAKING = frozenset(("mkdir", "mknod", "symlink", "bind"))
 
@@ -63,47 +69,16 @@ class Record:
         self.count = 0
 
 
-class Place:
-    """Where a path leads: the real folder as far as it can be seen from inside, and the last name."""
-
-    __slots__ = ("folder", "name", "seen")
-
-    def __init__(self, folder: bytes, name: bytes, seen: bool) -> None:
-        self.folder = folder
-        self.name = name
-        self.seen = seen  # is the folder there, inside?
-
-    @property
-    def path(self) -> bytes:
-        if not self.name:
-            return self.folder
-        return (b"" if self.folder == b"/" else self.folder) + b"/" + self.name
-
-    def mode(self) -> int:
-        """The mode of what is there, inside; 0 for nothing."""
-        try:
-            return os.lstat(self.path).st_mode
-        except OSError:
-            return 0
-
-
-def names_of(path: bytes) -> tuple[str, ...]:
-    return tuple(part for part in os.fsdecode(path).split("/") if part)
-
-
-class Observer:
+class Observer(Paths):
     """The judge, and everything that was already found out. `learning`: note what is needed, not what is refused."""
 
     def __init__(self, judge: Judge, *, learning: bool = False) -> None:
-        self.judge = judge
+        super().__init__(judge)
         self.learning = learning
-        self.known: dict[tuple[int, int, bytes, bytes], Record | None] = {}
+        self.known: dict[Call, Record | None] = {}
         self.records: dict[tuple[str, int, bytes, int], Record] = {}
         self.left_out = 0  # records beyond the bound
-        self.entrances: dict[tuple[bytes, bytes], Entrance] = {}
-        self._folders: dict[bytes, bytes] = {}
-        self._near: tuple[dict[bytes, CompiledRules], ...] = ({}, {}, {})  # by access
-        self._residues: tuple[dict[bytes, Residue], ...] = ({}, {}, {})
+        self.changing: set[int] = set()  # threads that were about to change what names mean
 
     # One call
 
@@ -129,129 +104,24 @@ class Observer:
             record, denied = self._look(operation, flags, absolute, pid)
         if record is not None or not denied:
             # Not where the rules deny and the call failed for another reason: that reason may go away.
-            if len(self.known) >= MAX_REMEMBERED:
-                self.known.clear()
-            self.known[(number, flags, base, path)] = record
+            self.remember((number, flags, base, path), record)
         return record
 
+    def remember(self, call: Call, record: Record | None) -> None:
+        """The next time it is only counted."""
+        if len(self.known) >= MAX_REMEMBERED:
+            self.known.clear()
+        self.known[call] = record
+
+    def links_change(self, pid: int) -> None:
+        """This call will change what names mean. It happens after it was seen, and others may ask before: so when its
+        thread makes the next call, everything is forgotten once more."""
+        self.changing.add(pid)
+        self.forget_links()
+
     def forget_links(self) -> None:
-        """Names are about to change their meaning."""
         self.known.clear()
-        self.entrances.clear()
-        self._folders.clear()
-
-    # Where a path leads, inside
-
-    def place(self, path: bytes, follow: bool) -> Place | None:
-        """None for a loop of links."""
-        for _ in range(MAX_LINKS):
-            stripped = path.rstrip(b"/")
-            if len(stripped) < len(path):
-                follow = True
-            if not stripped:
-                return Place(b"/", b"", True)
-            head, _, name = stripped.rpartition(b"/")
-            if name in (b".", b".."):
-                there = self._folder(stripped)
-                if there is None:
-                    return Place(*os.path.split(self._deepest(stripped)), False)
-                return Place(*os.path.split(there), True)
-            folder = self._folder(head or b"/")
-            if folder is None:
-                return Place(self._deepest(head), name, False)
-            found = Place(folder, name, True)
-            if not follow:
-                return found
-            try:
-                target = os.readlink(found.path)
-            except OSError:
-                return found  # no link, or nothing there
-            path = target if target[:1] == b"/" else folder + b"/" + target
-        return None
-
-    def _folder(self, path: bytes) -> bytes | None:
-        """The real location of a directory."""
-        real = self._folders.get(path)
-        if real is not None:
-            return real
-        try:
-            descriptor = os.open(path, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError:
-            return None
-        try:
-            real = os.readlink(b"/proc/self/fd/%d" % descriptor)
-        finally:
-            os.close(descriptor)
-        if len(self._folders) >= MAX_REMEMBERED:
-            self._folders.clear()
-        self._folders[path] = real
-        return real
-
-    def _deepest(self, path: bytes) -> bytes:
-        """A directory that is not there, inside: the part that is, really, and the rest as it was written."""
-        parts = [part for part in path.split(b"/") if part not in (b"", b".")]
-        for count in range(len(parts) - 1, -1, -1):
-            real = self._folder(b"/" + b"/".join(parts[:count]))
-            if real is not None:
-                # What hides behind a link that leads to nothing here is looked up where it leads.
-                found = self.place((b"" if real == b"/" else real) + b"/" + parts[count], True)
-                start = found.path if found is not None else real + b"/" + parts[count]
-                return b"/".join((start, *parts[count + 1 :]))
-        return path
-
-    # Asking the rules
-
-    def allowed(self, place: Place, access: int) -> bool:
-        if not place.name or place.name == b"..":
-            names = names_of(place.path)
-            lists = (READ,) if access == READ else (READ, access)
-            return all(rules is None or allows(rules, names) for rules in (self.judge[each] for each in lists))
-        name = os.fsdecode(place.name)
-        for each in (READ,) if access == READ else (READ, access):
-            left = self._left(place.folder, each)
-            if left is not None and not residue_allows(left, name):
-                return False
-        return True
-
-    def entrance(self, base: bytes, head: bytes) -> Entrance | None:
-        """For looks at many names of one folder. None where each has to be looked at by itself."""
-        path = base + b"/" + head
-        if path.startswith((b"//proc", b"/proc", b"//dev", b"/dev")):
-            return None
-        real = self._folder(path)
-        if real is None:
-            return None
-        left = self._left(real, READ)
-        if len(self.entrances) >= MAX_REMEMBERED:
-            self.entrances.clear()
-        found = (real if real == b"/" else real + b"/", None if left == ALL_ALLOWED else left)
-        self.entrances[(base, head)] = found
-        return found
-
-    def _left(self, folder: bytes, access: int) -> Residue | None:
-        """What a list of rules says of names in a folder. None: there is no such list, so all are allowed."""
-        found = self._residues[access].get(folder)
-        if found is None:
-            rules = self._reaching(folder, access)
-            if rules is None:
-                return None
-            if len(self._residues[access]) >= MAX_REMEMBERED:
-                self._residues[access].clear()
-            found = self._residues[access][folder] = residue(rules, names_of(folder))
-        return found
-
-    def _reaching(self, folder: bytes, access: int) -> CompiledRules | None:
-        """Of a few hundred rules, those that matter in there: found by way of the folders above."""
-        if folder == b"/" or self.judge[access] is None:
-            return self.judge[access]
-        found = self._near[access].get(folder)
-        if found is None:
-            above = self._reaching(os.path.dirname(folder), access)
-            found = reaching(above or (), names_of(folder))
-            if len(self._near[access]) >= MAX_REMEMBERED:
-                self._near[access].clear()
-            self._near[access][folder] = found
-        return found
+        super().forget_links()
 
     # What each operation needs. (record, do the rules deny?)
 
@@ -275,7 +145,7 @@ class Observer:
             if access == MODIFY and os.access(place.path, os.W_OK):
                 record = self._needed("access", MODIFY, place, follow, pid)
             return record, True
-        if _works(operation, flags, place, follow):
+        if works(operation, flags, place, follow):
             return None, True
         sure = access != READ and self.allowed(place, READ) and place.mode() != 0
         word = "stat" if operation == "lstat" else operation
@@ -307,7 +177,7 @@ class Observer:
         word = "list" if flags & os.O_DIRECTORY else "stat" if flags & O_PATH else "read"
         if self.learning:
             return self._needed(word, READ, place, follow, pid), True
-        if _opens(place, flags, follow):
+        if opens(place, flags, follow):
             return None, True
         return self._note(word, READ, place, TARGET, follow, pid), True
 
@@ -334,7 +204,7 @@ class Observer:
             return None, False
         mode = place.mode()
         if mode & S_IFMT == S_IFLNK:
-            self.forget_links()
+            self.links_change(pid)
         if self.allowed(place, MODIFY):
             return None, mode & S_IFMT == S_IFLNK
         if mode and (mode & S_IFMT == S_IFDIR) != (word == "rmdir"):
@@ -343,7 +213,7 @@ class Observer:
 
     def _make(self, word: str, path: bytes, pid: int) -> tuple[Record | None, bool]:
         if word == "symlink":
-            self.forget_links()
+            self.links_change(pid)
         place = self.place(path.rstrip(b"/") if word == "mkdir" else path, False)
         if place is None or self.allowed(place, MODIFY):
             return None, word == "symlink"
@@ -357,7 +227,7 @@ class Observer:
             found = [] if target is None else [self._make("link", new, pid)[0]]
             return [record for record in found if record is not None]
         if source.mode() & S_IFMT == S_IFLNK:
-            self.forget_links()
+            self.links_change(pid)
         return self._two("link", source, target, pid, replaces=False)
 
     def rename(self, old: bytes, new: bytes, flags: int, pid: int) -> list[Record]:
@@ -366,7 +236,7 @@ class Observer:
             return []
         kinds = (source.mode() & S_IFMT, target.mode() & S_IFMT)
         if S_IFLNK in kinds or S_IFDIR in kinds:
-            self.forget_links()
+            self.links_change(pid)
         found = self._two("rename", source, target, pid, replaces=not flags & RENAME_NOREPLACE)
         if not found and kinds[0] == S_IFDIR:
             found = self._tree(source, target, pid)
@@ -465,28 +335,3 @@ def _program(pid: int) -> bytes:
         return os.read(descriptor, 64).strip()
     finally:
         os.close(descriptor)
-
-
-def _works(operation: str, flags: int, place: Place, follow: bool) -> bool:
-    """Would the kernel grant this look? The command's rights are ours."""
-    try:
-        if operation == "access":
-            return os.access(place.path, flags)
-        if operation == "readlink":
-            os.readlink(place.path)
-            return True
-        found = os.stat(place.path, follow_symlinks=follow)
-        if operation == "chdir":
-            return found.st_mode & S_IFMT != S_IFDIR or os.access(place.path, os.X_OK)
-        return operation != "connect" or found.st_mode & S_IFMT == 0o140000
-    except OSError as error:
-        return operation == "readlink" and error.errno == EINVAL
-
-
-def _opens(place: Place, flags: int, follow: bool) -> bool:
-    kept = flags & (os.O_DIRECTORY | O_PATH) | (0 if follow else os.O_NOFOLLOW)
-    try:
-        os.close(os.open(place.path, kept | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
-    except OSError as error:
-        return error.errno in (20, 40)  # ENOTDIR, ELOOP: not because of the rules
-    return True

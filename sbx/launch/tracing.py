@@ -6,12 +6,12 @@ others are only looked at. Trouble in here ends the run: nothing goes on unseen.
 
 from __future__ import annotations
 
-import os
 import select
 import sys
 
 from sbx.kernel import process
-from sbx.kernel.watch import Watcher
+from sbx.kernel import system as os  # not `os`: it costs a millisecond
+from sbx.kernel.watch import SHORT, Watcher
 from sbx.launch.attend import read_signals
 from sbx.launch.inside import COUNTED, DENIED
 from sbx.launch.observe import Observer
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sbx.launch.observe import Record
 
 AT_FDCWD = 0xFFFFFF9C
+WORD = 0xFFFFFFFF
 EPERM, EACCES = 1, 13
 QUIET_MS = 50  # without a call for that long, what was found is told
 BATCH = 32  # denials in one message
@@ -78,9 +79,12 @@ class Tracing:
         poll.register(signal_fd, select.POLLIN)
         poll.register(listener_fd, select.POLLIN)
         serve = self.server()
-        records = self.observer.records
+        records, wait, one_call = self.observer.records, poll.poll, [(listener_fd, select.POLLIN)]
         while True:
-            ready = poll.poll(QUIET_MS if len(records) > len(self._told) else None)
+            ready = wait(QUIET_MS if len(records) > len(self._told) else None)
+            if ready == one_call:
+                serve()
+                continue
             if not ready:
                 self.report()
             for descriptor, event in ready:
@@ -97,10 +101,11 @@ class Tracing:
     def server(self) -> Callable[[], None]:
         """What answers one notification. A closure: this runs for every call of the whole tree."""
         event, receive, let_through = self.watcher.event, self.watcher.receive, self.watcher.let_through
-        text, known, cwd, fsdecode = self.watcher.text, self.observer.known, self._cwd, os.fsdecode
-        performed, look, base_of = self.performed, self._look, self._base
-        entrances, entrance, readlink = self.observer.entrances, self.observer.entrance, os.readlink
-        calls = self.calls
+        text, memory, pread = self.watcher.text, self.watcher.memory, os.pread
+        known, cwd, fsdecode, readlink = self.observer.known, self._cwd, os.fsdecode, os.readlink
+        performed, look, base_of, calls = self.performed, self._look, self._base, self.calls
+        changing, forget_links = self.observer.changing, self.observer.forget_links
+        entrances, entrance, remember = self.observer.entrances, self.observer.entrance, self.observer.remember
         # Most calls need to read one file, in a folder where they may: for them nothing else is run.
         plain = {
             number: (row[1][0][0] + 4, row[1][0][1] + 4, row[2] + 4, row[3], *READING[row[0]], row[0] in STAYS)
@@ -111,35 +116,48 @@ class Tracing:
         def serve() -> None:
             if not receive():
                 return
-            pid, number = event[1] & 0xFFFFFFFF, event[2] & 0xFFFFFFFF
+            pid, number = event[1] & WORD, event[2] & WORD
+            if changing and pid in changing:  # it has happened by now
+                changing.discard(pid)
+                forget_links()
             row = plain.get(number)
             try:
                 if row is not None:
                     directory, at, flags_at, mask, needs_more, no_follow, stays = row
                     flags = event[flags_at] & mask
                     if not flags & needs_more:
-                        path = text(pid, event[at])
-                        head, slash, name = path.rpartition(b"/")
-                        if slash and (not head or head[0] == 47):  # 47 is a slash: it starts at the root
-                            base: bytes | None = b""
-                        elif directory == 3 or event[directory] & 0xFFFFFFFF == AT_FDCWD:
-                            base = cwd.get(pid)
+                        try:
+                            path = pread(memory[pid], SHORT, event[at])
+                            path = path[: path.index(0)]
+                        except (KeyError, OSError, ValueError, OverflowError):
+                            path = text(pid, event[at])
+                            self.seen = True
+                        if path[:1] == b"/":
+                            base = b""
+                        elif directory == 3 or event[directory] & WORD == AT_FDCWD:
+                            base = cwd.get(pid) or base_of(pid, AT_FDCWD)
                         else:
                             base = base_of(pid, event[directory])
-                        if base is not None and name not in SPECIAL:
-                            found = entrances.get((base, head))
-                            if found is None and (number, flags, base, path) not in known:
-                                found = entrance(base, head)
+                        call = (number, flags, base, path)
+                        record = known.get(call, _UNKNOWN)
+                        if record is None:
+                            let_through()
+                            return
+                        head, _, name = path.rpartition(b"/")
+                        if record is _UNKNOWN and name not in SPECIAL:
+                            found = entrances.get((base, head)) or entrance(base, head)
                             if found is not None:
                                 folder, left = found
                                 if left is None or residue_allows(left, fsdecode(name)):
-                                    if stays or flags & no_follow:
+                                    if not (stays or flags & no_follow):
+                                        try:
+                                            readlink(folder + name)
+                                            found = None  # it leads elsewhere
+                                        except OSError:
+                                            pass
+                                    if found is not None:
+                                        remember(call, None)
                                         let_through()
-                                        return
-                                    try:
-                                        readlink(folder + name)
-                                    except OSError:
-                                        let_through()  # no link: it leads nowhere else
                                         return
                 row = calls.get(number)
                 if row is not None:

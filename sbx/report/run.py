@@ -70,7 +70,8 @@ def hints(result: Result, done: Done) -> list[str]:
         return _not_found(result, done)
     if result.status is Status.NOT_EXECUTABLE:
         return _not_executable(result, done)
-    if result.status is Status.EXIT and "trace" not in done.options and (result.denials or os.isatty(2)):
+    # On a terminal and where both outputs are one pipe nobody looked at what the command said of itself.
+    if result.status is Status.EXIT and "trace" not in done.options and (result.denials or not done.overheard):
         return ["'sbx run --trace …' tells for certain what was denied, if anything"]
     return []
 

@@ -42,6 +42,7 @@ class Done:
     network: tuple[dict[str, Any], ...] = ()
     denials: tuple[Denial, ...] = ()
     errors_at: int = -1  # where in a plain file the command's errors start
+    overheard: bool = False  # were its errors looked at?
     notes: list[str] = field(default_factory=list)
     pids_peak: int = 0
     environ: dict[bytes, bytes] = field(default_factory=dict)

@@ -94,14 +94,30 @@ def test_hidden_places_are_told_if_they_exist(sbx: Any, project: Any) -> None:
     assert found[0]["rule"] == ""
 
 
-def test_a_look_that_follows_no_link_is_known_from_what_the_command_says(sbx: Any, project: Any) -> None:
+@pytest.mark.parametrize("command", [["rm"], ["find"], ["stat"], ["ls", "-l"], ["mv", "-t", "out"]])
+def test_a_look_by_path_that_follows_no_link_is_told(sbx: Any, project: Any, command: list[str]) -> None:
     hidden = project.home / "hidden.txt"
     hidden.write_text("x")
-    done = sbx("run", "--profile", "t", "--trace", "--", "rm", hidden, env=TRUSTED)
-    assert done.rc == 1
-    assert f"{hidden} by rm" in done.stderr
-    assert done.stderr.count("denied:") == 1
+    done = sbx("run", "--profile", "t", "--trace", "--", *command, hidden, env=TRUSTED)
+    assert done.rc != 0
+    assert f"denied: stat {hidden} by {command[0]}" in done.stderr
+    assert "probably" not in done.stderr
     assert hidden.exists()
+
+
+def test_a_look_that_the_trace_does_not_see_is_known_from_what_the_command_says(sbx: Any, project: Any) -> None:
+    hidden = project.home / "hidden.txt"
+    hidden.write_text("x")
+    done = sbx("run", "--profile", "t", "--trace", "--", "realpath", "-e", hidden, env=TRUSTED)
+    assert done.rc == 1
+    assert f"denied: probably read {hidden} by realpath" in done.stderr
+    assert done.stderr.count("denied:") == 1
+
+
+def test_looks_in_vain_are_not_worth_a_word(sbx: Any, project: Any) -> None:
+    for _ in range(2):  # the second from the stored plan
+        done = sbx("run", "--profile", "t", "--trace", "--", "sh", "-c", "cat /srv/none; exit 0", env=TRUSTED)
+        assert (done.rc, done.stderr.count("sbx:")) == (0, 0), done.stderr
 
 
 def test_a_second_run_from_the_stored_plan_tells_the_same(sbx: Any, project: Any) -> None:
@@ -203,6 +219,16 @@ def test_order_and_bytes_are_kept_where_both_outputs_are_one_pipe(sbx: Any, proj
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **TRUSTED}, check=True, text=True,
     )  # fmt: skip
     assert done.stdout.split() == [f"{kind}{number}" for number in range(50) for kind in "oe"]
+
+
+def test_where_both_outputs_are_one_pipe_one_line_says_how_to_see_more(sbx: Any, project: Any) -> None:
+    for command, lines in ((["cat", ".env"], 1), (["true"], 0)):
+        for options in ((), ("--report", "never")):
+            done = subprocess.run(
+                [*sbx.command, "run", "--profile", "t", *options, "--", *command],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **TRUSTED}, check=False, text=True,
+            )  # fmt: skip
+            assert done.stdout.count("sbx run --trace") == (0 if options else lines), done.stdout
 
 
 def test_on_a_terminal_one_line_says_how_to_see_more(sbx: Any, project: Any) -> None:

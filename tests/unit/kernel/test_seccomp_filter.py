@@ -10,6 +10,7 @@ import pytest
 
 from sbx.errors import SandboxUnavailable
 from sbx.kernel.bpf import ALLOW, DATA_MASK, ERRNO, KILL_PROCESS, MAX_INSTRUCTIONS, USER_NOTIF, simulate
+from sbx.kernel.path_calls import watched
 from sbx.kernel.seccomp_filter import NOTIFY_CREATES, REFUSED, build_filter, summary
 from sbx.kernel.syscalls_table import AUDIT_ARCH, numbers
 
@@ -224,3 +225,39 @@ def test_the_summary_follows_the_options(machine: str) -> None:
 def test_a_machine_without_a_table(machine: str) -> None:
     with pytest.raises(SandboxUnavailable, match="riscv64"):
         build_filter("riscv64")
+
+
+HERE, FOLDER, NO_FOLLOW, EMPTY_PATH = -100 & 0xFFFFFFFF, 5, 0x100, 0x1000
+# An address on the first thread's stack, on another thread's, in the heap.
+ADDRESSES = {
+    "x86_64": (0x7FFD_5A00_1000, 0x7F3C_2240_0D10, 0x5581_0000_2340),
+    "aarch64": (0xFFFF_E5A0_0100, 0xFFFF_8240_0D10, 0xAAAA_D000_2340),
+}
+
+
+def test_a_trace_is_shown_looks_by_path_but_not_those_of_walkers(machine: str) -> None:
+    judge = Filter(machine, watch=watched(machine, walking=False))
+    first, other, heap = ADDRESSES[machine]
+    for buffer in (first, other, heap):
+        assert judge("newfstatat", HERE, 0, buffer, 0) == "notify"
+        assert judge("newfstatat", FOLDER, 0, buffer, 0) == "notify"
+        assert judge("newfstatat", FOLDER, 0, buffer, EMPTY_PATH) == "allow"
+        assert judge("newfstatat", FOLDER, 0, buffer, NO_FOLLOW) == "allow"
+        assert judge("statx", HERE, 0, EMPTY_PATH, 0, buffer) == "allow"
+        assert judge("statx", HERE, 0, 0, 0, buffer) == "notify"
+        seen = "allow" if buffer == other else "notify"
+        assert judge("newfstatat", HERE, 0, buffer, NO_FOLLOW) == seen
+        assert judge("statx", HERE, 0, NO_FOLLOW, 0, buffer) == seen
+        if "lstat" in judge.table:
+            assert judge("lstat", 0, buffer) == seen
+    assert judge("readlinkat", HERE, 0, first, 1023) == "allow"
+    assert judge("readlinkat", HERE, 0, first, 4096) == "notify"
+
+
+def test_who_learns_is_shown_every_look(machine: str) -> None:
+    judge = Filter(machine, watch=watched(machine, walking=True))
+    for buffer in ADDRESSES[machine]:
+        assert judge("newfstatat", FOLDER, 0, buffer, NO_FOLLOW) == "notify"
+        assert judge("statx", HERE, 0, NO_FOLLOW, 0, buffer) == "notify"
+        assert judge("statx", HERE, 0, EMPTY_PATH, 0, buffer) == "allow"
+    assert judge("readlinkat", HERE, 0, ADDRESSES[machine][0], 1023) == "notify"
