@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sbx.backends.capabilities import Capabilities
 from sbx.backends.trace import account_trace, launch_trace
@@ -25,11 +23,13 @@ from sbx.model.glob import NOTHING, fixed_prefix, match, reach, split_path, stat
 from sbx.model.guarantee import Applied
 from sbx.model.plan import Op, Operation, Plan
 from sbx.model.profile import EffectiveProfile, FutureDenies, NetworkMode, Require
+from sbx.model.records import dataclass
 from sbx.model.rules import Access
 from sbx.network.environment import PROXY_PORT
 from sbx.planner.grants import WRITE_TREE
 from sbx.policy.folders import shipped_folder
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sbx.launch.hand import HandPlan
     from sbx.launch.perform import Prepared

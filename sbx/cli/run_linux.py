@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Any
 
 from sbx.audit import environ_bytes
 from sbx.cli.finish import finish, record_failure
@@ -17,6 +16,10 @@ from sbx.report.words import visible
 from sbx.supervise.compile import compile_run
 from sbx.supervise.execute import Done, execute
 from sbx.supervise.run_options import working_directory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 EXHAUSTED = {
     errno.EAGAIN: "the user's limit of processes is reached ('ulimit -u'): end some, or allow more",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from sbx.model.glob import fixed_prefix, split_path
 from sbx.model.plan import Op
 from sbx.model.profile import EffectiveProfile
+from sbx.model.records import dataclass
 from sbx.model.rules import Origin, Rule
 from sbx.planner.states import Automaton
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sbx.model.glob import Pattern
     from sbx.model.verdict import CompiledRules

@@ -9,20 +9,22 @@ against each other on every path.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Sequence
 
 from sbx.model.glob import ANY_DEPTH, EVERYTHING, MANY, NOTHING, match_name, reach, states_below, step
+from sbx.model.records import dataclass
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re
+
     from sbx.model.glob import Component, Pattern
     from sbx.model.verdict import CompiledRules
 
 HIDDEN, READABLE, MODIFIABLE = 0, 1, 2
 
 MAX_TELLING = 32  # alternatives of one search: each costs at every character
+FEW_NAMES = 200  # which are told apart one by one: compiling a search costs more
 
 # Stands for "a name that nobody wrote down": what `**`, `*` and `[!.]*` match, and `*.c`, `a*` and `??` do not.
 ANY_NAME = "\0" * 64
@@ -315,7 +317,7 @@ class _Names:
             else:
                 others.append((tokens,))
         self._prefixes, self._suffixes, self._others = tuple(prefixes), tuple(suffixes), tuple(others)
-        self._telling = None if others else _telling(self._literals, prefixes, suffixes)
+        self._telling: re.Pattern[str] | None = None  # see all_common()
 
     def key(self, name: str) -> object:
         """Equal keys lead to equal states. None for the common name that only `**` and `*` match."""
@@ -326,6 +328,10 @@ class _Names:
 
     def all_common(self, joined: str) -> bool:
         """Are all these names (joined by "/") common? False may also mean that it takes a look at each."""
+        if self._others or joined.count("/") < FEW_NAMES:
+            return False
+        if self._telling is None:
+            self._telling = _telling(self._literals, self._prefixes, self._suffixes)
         return self._telling is not None and self._telling.search(f"/{joined}/") is None
 
     def is_common(self, name: str) -> bool:
@@ -338,12 +344,16 @@ class _Names:
         )
 
 
-def _telling(literals: Iterable[str], prefixes: list[str], suffixes: list[str]) -> re.Pattern[str] | None:
+def _telling(literals: Collection[str], prefixes: tuple[str, ...], suffixes: tuple[str, ...]) -> re.Pattern[str] | None:
     """Finds a name that is one of these, or starts or ends so, in "/name/name/"; None where that would be slow."""
+    if len(literals) + len(prefixes) + len(suffixes) > MAX_TELLING:
+        return None
+    import re
+
     parts = [f"/{re.escape(text)}/" for text in sorted(literals)]
     parts += [f"/{re.escape(text)}" for text in prefixes]
     parts += [f"{re.escape(text)}/" for text in suffixes]
-    return re.compile("|".join(parts) or "(?!)") if len(parts) <= MAX_TELLING else None
+    return re.compile("|".join(parts) or "(?!)")
 
 
 def _is_many(token: object) -> bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def _find() -> Callable[[bytes], Any]:
     for module in ("_sha2", "_sha256", "hashlib"):  # Python 3.12 and later, 3.11, any
         try:
-            found: Callable[[bytes], Any] = import_module(module).sha256
+            found: Callable[[bytes], Any] = __import__(module).sha256
         except (ImportError, AttributeError):
             continue
         return found

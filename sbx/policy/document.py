@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from sbx.model.profile import Environment, FutureDenies, Limits, Network, Require
+from sbx.model.records import dataclass, field
 from sbx.model.source import Source
 
 # Layers, weakest first. `option` is the command line, `sbx` is what the program itself adds.

@@ -10,17 +10,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sbx.errors import PolicyError
 from sbx.model.glob import BadGlob, escape, fixed_prefix, split_path
+from sbx.model.records import dataclass
 from sbx.model.rules import Access, Origin, Rule
 from sbx.policy.document import Written
 from sbx.policy.folders import database_home, home_folder
 from sbx.policy.nodes import shown
 from sbx.policy.rule_text import Anchor, RuleText, read_rule, remedy_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sbx.model.glob import Pattern
 

@@ -92,7 +92,7 @@ def load_policy(
 
 def merge_profiles(files: list[PolicyFile]) -> dict[str, ProfileSource]:
     """Profiles by name; a later layer's beats an earlier one's, and remembers it."""
-    from dataclasses import replace
+    from sbx.model.records import replace
 
     merged: dict[str, ProfileSource] = {}
     for file in files:

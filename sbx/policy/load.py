@@ -7,7 +7,6 @@ built from a tag, and an alias is refused before it could multiply.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
 from sbx.errors import PolicyError
 from sbx.model.source import Source
@@ -17,7 +16,10 @@ from sbx.policy.document import PolicyFile
 from sbx.policy.nodes import Kind, Node, plain_kind, shown
 from sbx.policy.read_file import read_bytes
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ruamel.yaml.error import MarkedYAMLError
 
 MAX_DEPTH = 12  # the schema needs six
