@@ -64,18 +64,37 @@ class _Tracked:
     pattern: Pattern
 
 
+Known = dict[tuple[int, int, int], tuple["CompiledRules", list[_Tracked]]]  # the list is kept: its id stays its own
+
+
+def _track(access: int, channel: int, rules: CompiledRules) -> list[_Tracked]:
+    return [
+        _Tracked(access, channel, index, negated, pattern)
+        for index, (negated, patterns) in enumerate(rules)
+        for pattern in patterns
+    ]
+
+
 class Automaton:
     """The rule lists of one region. An access may have several lists ("channels"): all of them must allow."""
 
     def __init__(
-        self, read: Sequence[CompiledRules], modify: Sequence[CompiledRules], execute: Sequence[CompiledRules]
+        self,
+        read: Sequence[CompiledRules],
+        modify: Sequence[CompiledRules],
+        execute: Sequence[CompiledRules],
+        known: Known | None = None,
     ) -> None:
+        """`known`: what other automatons over some of the same lists have made of them already."""
+        known = {} if known is None else known
         self.channels = (len(read), len(modify), len(execute))
         self.tracked: list[_Tracked] = []
         for access, lists in enumerate((read, modify, execute)):
             for channel, rules in enumerate(lists):
-                for index, (negated, patterns) in enumerate(rules):
-                    self.tracked.extend(_Tracked(access, channel, index, negated, pattern) for pattern in patterns)
+                key = (access, channel, id(rules))
+                if key not in known:
+                    known[key] = (rules, _track(access, channel, rules))
+                self.tracked += known[key][1]
         self._states: dict[Live, State] = {}
 
     def at(self, names: Sequence[str]) -> State:
@@ -276,7 +295,8 @@ class _Moves:
                 continue
             for name in dict.fromkeys(name for each in names for name in each):
                 self._by_name.setdefault(name, []).append(place)
-            self._move(self._usual, place, ANY_NAME)
+            if len(names) < len(components):  # `**` stays where it is at every name, what is spelled out ends
+                self._move(self._usual, place, ANY_NAME)
 
     def after(self, name: str) -> Live:
         others = [*self._always, *self._by_name.get(name, ())]
