@@ -11,10 +11,8 @@ import stat
 from collections.abc import Iterator, Sequence
 
 from sbx.backends.capabilities import Capabilities
-from sbx.backends.trace import account_trace, launch_trace
 from sbx.errors import SandboxUnavailable
 from sbx.kernel import landlock, process
-from sbx.kernel.path_calls import watched
 from sbx.kernel.seccomp_filter import NOTIFY_CHANGES, NOTIFY_CREATES, build_filter
 from sbx.kernel.syscalls_table import numbers
 from sbx.launch import root
@@ -89,6 +87,8 @@ def compile_launch(
     limits = choose_limits(profile.limits, capabilities)
     enforced = account(profile, plan, capabilities) | limits.enforced
     if trace or learn is not None:
+        from sbx.backends.trace import account_trace
+
         enforced["trace"] = account_trace(capabilities, namespaces=plan.backend == "namespaces")
     watching = "trace" in enforced and enforced["trace"].applied
     if profile.require is Require.FULL:
@@ -124,7 +124,7 @@ def compile_launch(
                 # Without a private root nothing but this, or Landlock from ABI 9 on, keeps the host's sockets away.
                 unix_sockets=namespaces or capabilities.landlock_abi >= 9,
                 notify=judged,
-                watch=watched(capabilities.machine, walking=learn is not None) if watching else (),
+                watch=_watched(capabilities.machine, walking=learn is not None) if watching else (),
             ),
             "private_tmp_access": 0 if namespaces else private_tmp_access(profile, capabilities.landlock_abi),
             "proxy_port": PROXY_PORT if profile.network.mode is NetworkMode.ALLOW else 0,
@@ -149,6 +149,8 @@ def compile_launch(
     }
     if watching:
         asked = profile if learn is None else learn
+        from sbx.backends.trace import launch_trace
+
         prepared["launch"]["trace"] = launch_trace(
             asked.judge, capabilities.machine, learning=learn is not None, judged=judged
         )
@@ -211,6 +213,12 @@ def relevant_judge(profile: EffectiveProfile, operations: tuple[Operation, ...],
 
     read, modify, _exec = profile.judge
     return tuple(filter(speaks, read)), tuple(filter(speaks, modify)), None
+
+
+def _watched(machine: str, *, walking: bool) -> tuple[tuple[str, int, int, int | None], ...]:
+    from sbx.kernel.path_calls import watched  # a traced run's
+
+    return watched(machine, walking=walking)
 
 
 def judged_calls(machine: str, judged: Sequence[tuple[str, int, int]]) -> dict[int, str]:

@@ -58,6 +58,7 @@ LATER_MODULES = (
     "sbx.launch.hand",
     "sbx.launch.outlet",
     "sbx.launch.streams",
+    "sbx.launch.compile_side",
 )
 
 _FUTURE = b"\nfrom __future__ import annotations\n"

@@ -15,6 +15,7 @@ from sbx.model.glob import escape, split_path
 from sbx.model.location import real_location
 from sbx.model.records import dataclass
 from sbx.model.source import Source
+from sbx.policy.document import Adapted
 from sbx.policy.folders import shipped_folder
 from sbx.policy.nodes import Kind, Node, shown
 
@@ -41,15 +42,6 @@ class Agent:
     sandbox_on: tuple[str, ...] = ()
     sandbox_already_off: tuple[str, ...] = ()
     sandbox_left: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Adapted:
-    """A command as sbx runs it: its arguments, the allowances they ask for, and what to tell the caller."""
-
-    argv: tuple[str, ...]
-    modify_rules: tuple[str, ...]  # rule texts: allowances, after the shipped denies
-    notes: tuple[str, ...]
 
 
 _LISTS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 TYPE_CHECKING = False
@@ -10,7 +11,8 @@ if TYPE_CHECKING:
 
 
 def _find() -> Callable[[bytes], Any]:
-    for module in ("_sha2", "_sha256", "hashlib"):  # Python 3.12 and later, 3.11, any
+    # By version, not by trying: a module that is not there is looked for everywhere.
+    for module in ("_sha2" if sys.version_info >= (3, 12) else "_sha256", "hashlib"):
         try:
             found: Callable[[bytes], Any] = __import__(module).sha256
         except (ImportError, AttributeError):

@@ -117,6 +117,15 @@ class RunRules:
     future_denies: FutureDenies | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """A command as sbx runs it: its arguments, the allowances they ask for, and what to tell the caller."""
+
+    argv: tuple[str, ...]
+    modify_rules: tuple[str, ...]  # rule texts: allowances, after the shipped denies
+    notes: tuple[str, ...]
+
+
 NO_OPTIONS = RunRules()
 
 

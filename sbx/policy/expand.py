@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from errno import ENOENT, ENOTDIR
 
 from sbx.errors import PolicyError
 from sbx.model.glob import BadGlob, escape, fixed_prefix, split_path
 from sbx.model.records import dataclass
 from sbx.model.rules import Access, Origin, Rule
 from sbx.policy.document import Written
-from sbx.policy.folders import database_home, home_folder
+from sbx.policy.folders import database_home, home_folder, python_prefix
 from sbx.policy.nodes import shown
 from sbx.policy.rule_text import Anchor, RuleText, read_rule, remedy_of
 
@@ -50,7 +51,7 @@ class Expander:
 
     def __init__(self, workspace: str, environ: Mapping[str, str], git_folders: tuple[str, ...] = ()) -> None:
         # Known to the program, not to the environment: not recorded, since they cannot change for this installation.
-        self.own_values = {"SBX_PYTHON_PREFIX": sys.prefix, "SBX_PYTHON_BASE_PREFIX": sys.base_prefix}
+        self.own_values = {"SBX_PYTHON_PREFIX": python_prefix(), "SBX_PYTHON_BASE_PREFIX": sys.base_prefix}
         self.workspace = split_path(workspace)
         self.environ = environ
         self.home = split_path(home_folder(environ))
@@ -62,6 +63,7 @@ class Expander:
         self.resolved: dict[str, str] = {}
         self.escapes: list[Escape] = []
         self._targets: dict[str, str | None] = {}
+        self._absent: set[str] = set()
         self._resolutions: dict[tuple[str, ...], Resolution] = {}
         self._read: dict[str, RuleText] = {}  # a deny is written once and stands in two lists
 
@@ -173,6 +175,9 @@ class Expander:
             target = self._target(path)
             if target is None:
                 done.append(name)
+                if path in self._absent and ".." not in todo:
+                    done.extend(reversed(todo))  # nothing is below it either
+                    break
                 continue
             links.append(path)
             if len(links) > MAX_LINKS:
@@ -200,8 +205,10 @@ class Expander:
             pass
         try:
             target: str | None = os.readlink(path)
-        except OSError:
+        except OSError as error:
             target = None
+            if error.errno in (ENOENT, ENOTDIR):
+                self._absent.add(path)
         self._targets[path] = target
         return target
 

@@ -10,7 +10,8 @@ import pytest
 
 from sbx.errors import PolicyError, UsageError
 from sbx.model.glob import escape
-from sbx.policy.agents import Adapted, Agent, SideRootForm, adapt, load_agents, parse_agents
+from sbx.policy.agents import Agent, SideRootForm, adapt, load_agents, parse_agents
+from sbx.policy.document import Adapted
 from sbx.policy.folders import shipped_folder
 
 STAND_IN = """\
