@@ -8,7 +8,10 @@ from sbx.kernel import system as os  # not `os`: it costs a millisecond
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
+
+# Objects before they are looked through: a compilation makes about as many, and hardly any garbage.
+GARBAGE = 50_000
 
 
 def main() -> NoReturn:
@@ -27,21 +30,44 @@ def main() -> NoReturn:
 
                     write_bundle(done["environ"])  # there was none, or one of another installation
                 leave(0)
-    _complete_path()
+    _prepare(arguments[:1])
     from sbx.cli.main import finish_run
     from sbx.cli.main import main as command_line
 
     leave(command_line(arguments) if done is None else finish_run(done))
 
 
-def _complete_path() -> None:
-    """The compile side may need packages that only the site module finds, which the `sbx` command starts without."""
-    if sys.flags.no_site:
-        import gc
+def _prepare(word: list[str]) -> None:
+    """For the compile side, which the `sbx` command starts as bare as the hot path."""
+    if not sys.flags.no_site:
+        return
+    import gc
+
+    gc.enable()
+    gc.set_threshold(GARBAGE)
+    if sys.platform != "linux":
         import site
 
-        gc.enable()
         site.main()
+        return
+    sys.meta_path.append(_SiteOnDemand())
+    if word in (["run"], ["sh"]):
+        from sbx.launch.compile_side import load
+
+        load(os.environ)
+
+
+class _SiteOnDemand:
+    """Packages that only the site module finds are rare beside an installed sbx: it is asked when one is missing."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if path is not None:
+            return None
+        import site
+
+        sys.meta_path.remove(self)
+        site.main()
+        return sys.modules["_frozen_importlib_external"].PathFinder.find_spec(name)
 
 
 def leave(code: int) -> NoReturn:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any
 
 from sbx.errors import SandboxUnavailable, SbxError
 from sbx.launch.audit_line import KEEP, NAME, START, append, folder_of, run_fields, stamp
 from sbx.model.result import Denial, Result
+from sbx.policy.digest import sha256_hex
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from sbx.supervise.execute import Done
 
 MAX_DENIALS = 100  # of one record: a line stays a line
@@ -69,7 +70,7 @@ def fields_of(result: Result) -> dict[str, Any]:
     )
     for name, data in (("stdout_sha256", result.stdout), ("stderr_sha256", result.stderr)):
         if data:
-            fields[name] = sha256(data).hexdigest()
+            fields[name] = sha256_hex(data)
     if result.denials:
         fields["denials"] = [_denial(each) for each in result.denials[:MAX_DENIALS]]
     if result.network:
@@ -133,6 +134,8 @@ def records(environ: Mapping[bytes, bytes] | None = None) -> Iterator[dict[str, 
 
 
 def _parsed(line: str) -> Iterator[dict[str, Any]]:
+    import json
+
     try:
         fields = json.loads(line)
         if isinstance(fields, dict):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, fields
-from hashlib import sha256
-from typing import Any
+from sbx.model.records import asdict, dataclass
+from sbx.policy.digest import sha256_hex
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 NAMESPACES = ("userns", "mount_ns", "pid_ns", "net_ns", "ipc_ns", "uts_ns", "cgroup_ns")
 # Without one of these the private root cannot be built as designed.
@@ -77,7 +79,7 @@ class Capabilities:
 
     def to_tuple(self) -> tuple[Any, ...]:
         """Plain values in field order, for `marshal`."""
-        plain = [getattr(self, field.name) for field in fields(self) if field.name != "reasons"]
+        plain = [getattr(self, name) for name in self.__slots__ if name != "reasons"]
         return (
             *plain,
             tuple((each.mechanism, each.errno, each.words, each.remedy, each.needs) for each in self.reasons),
@@ -86,19 +88,23 @@ class Capabilities:
     @classmethod
     def from_tuple(cls, values: tuple[Any, ...]) -> Capabilities:
         """The reverse; ValueError for what another version wrote."""
-        if len(values) != len(fields(cls)):
+        if len(values) != len(cls.__slots__):
             raise ValueError("these capabilities were stored by another version")
-        named = {field.name: value for field, value in zip(fields(cls), values, strict=True)}
+        named = dict(zip(cls.__slots__, values, strict=True))
         return cls(**{**named, "reasons": tuple(Reason(*each) for each in values[-1])})
 
     def to_json(self) -> str:
+        import json
+
         summary = {"full": self.full, "backend": self.backend}
         return json.dumps({**summary, **asdict(self)}, indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Capabilities:
+        import json
+
         data = json.loads(text)
-        values = {field.name: data[field.name] for field in fields(cls)}
+        values = {name: data[name] for name in cls.__slots__}
         for name in ("notif_flags", "cgroup_controllers"):
             values[name] = tuple(values[name])
         values["reasons"] = tuple(Reason(**each) for each in values["reasons"])
@@ -106,4 +112,4 @@ class Capabilities:
 
     def fingerprint(self) -> str:
         """Equal for equal abilities: a stored plan is good while this is unchanged. The words do not count."""
-        return sha256(repr(self.to_tuple()[:-1]).encode()).hexdigest()[:32]
+        return sha256_hex(repr(self.to_tuple()[:-1]).encode())[:32]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from sbx.backends.capabilities import Capabilities
 from sbx.launch.rlimits import RLIMIT_CPU, RLIMIT_NOFILE, RLIMIT_NPROC
 from sbx.model.guarantee import Applied
 from sbx.model.profile import Limits
+from sbx.model.records import dataclass, field
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sbx.launch.cgroup import Settings
 

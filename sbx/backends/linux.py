@@ -9,14 +9,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sbx.backends.capabilities import Capabilities
-from sbx.backends.trace import account_trace, launch_trace
 from sbx.errors import SandboxUnavailable
 from sbx.kernel import landlock, process
-from sbx.kernel.path_calls import watched
 from sbx.kernel.seccomp_filter import NOTIFY_CHANGES, NOTIFY_CREATES, build_filter
 from sbx.kernel.syscalls_table import numbers
 from sbx.launch import root
@@ -27,12 +23,15 @@ from sbx.model.glob import NOTHING, fixed_prefix, match, reach, split_path, stat
 from sbx.model.guarantee import Applied
 from sbx.model.plan import Op, Operation, Plan
 from sbx.model.profile import EffectiveProfile, FutureDenies, NetworkMode, Require
+from sbx.model.records import dataclass
 from sbx.model.rules import Access
 from sbx.network.environment import PROXY_PORT
 from sbx.planner.grants import WRITE_TREE
 from sbx.policy.folders import shipped_folder
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from sbx.kernel.seccomp_filter import Watch
     from sbx.launch.hand import HandPlan
     from sbx.launch.perform import Prepared
     from sbx.model.verdict import CompiledRule, Judge
@@ -91,6 +90,8 @@ def compile_launch(
     limits = choose_limits(profile.limits, capabilities)
     enforced = account(profile, plan, capabilities) | limits.enforced
     if trace or learn is not None:
+        from sbx.backends.trace import account_trace
+
         enforced["trace"] = account_trace(capabilities, namespaces=plan.backend == "namespaces")
     watching = "trace" in enforced and enforced["trace"].applied
     if profile.require is Require.FULL:
@@ -127,7 +128,7 @@ def compile_launch(
                 # Without a private root nothing but this, or Landlock from ABI 9 on, keeps the host's sockets away.
                 unix_sockets=namespaces or capabilities.landlock_abi >= 9,
                 notify=judged,
-                watch=watched(capabilities.machine, walking=learn is not None) if watching else (),
+                watch=_watched(capabilities.machine, walking=learn is not None) if watching else (),
             ),
             "private_tmp_access": 0 if namespaces else private_tmp_access(profile, capabilities.landlock_abi),
             "proxy_port": PROXY_PORT if profile.network.mode is NetworkMode.ALLOW else 0,
@@ -151,6 +152,8 @@ def compile_launch(
     }
     if watching:
         asked = profile if learn is None else learn
+        from sbx.backends.trace import launch_trace
+
         prepared["launch"]["trace"] = launch_trace(
             asked.judge, capabilities.machine, learning=learn is not None, judged=judged
         )
@@ -222,6 +225,12 @@ def core_files(judge: Judge) -> tuple[bytes, bytes, bool] | None:
     except OSError:
         return None
     return (*setting, may_be_denied(judge, *setting))
+
+
+def _watched(machine: str, *, walking: bool) -> tuple[Watch, ...]:
+    from sbx.kernel.path_calls import watched  # a traced run's
+
+    return watched(machine, walking=walking)
 
 
 def judged_calls(machine: str, judged: Sequence[tuple[str, int, int]]) -> dict[int, str]:

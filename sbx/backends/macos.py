@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from sbx.backends.wrapped import WrappedCommand
 from sbx.errors import CommandNotExecutable, CommandNotFound, SandboxUnavailable, SetupFailed
@@ -21,6 +20,7 @@ from sbx.model.decide import decide_location
 from sbx.model.guarantee import Applied
 from sbx.model.plan import Plan
 from sbx.model.profile import EffectiveProfile, Limits, NetworkMode, Require
+from sbx.model.records import dataclass
 from sbx.model.rules import Access
 from sbx.planner.macos import compile_sbpl, plan
 from sbx.planner.macos_baseline import adapted

@@ -15,11 +15,11 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import IO
 
 from sbx.backends.wrapped import WrappedCommand
 from sbx.model.profile import DEFAULT_GRACE_S, Limits
+from sbx.model.records import dataclass, field
 from sbx.model.result import Status
 
 assert sys.platform != "win32"  # process groups: see sbx.backends.windows for the other way

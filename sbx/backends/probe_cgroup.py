@@ -10,9 +10,9 @@ assert sys.platform == "linux"
 
 import errno
 import os
-from dataclasses import dataclass
 
 from sbx.backends.capabilities import Reason
+from sbx.model.records import dataclass
 
 WANTED = ("memory", "pids")
 

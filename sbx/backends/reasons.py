@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass, field
 
 from sbx.backends.capabilities import Reason
+from sbx.model.records import dataclass, field
 
 
 @dataclass(frozen=True)

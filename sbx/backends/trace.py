@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from sbx.backends.capabilities import Capabilities
 from sbx.kernel.path_calls import path_calls
 from sbx.kernel.syscalls_table import numbers
 from sbx.model.guarantee import Applied
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from sbx.model.verdict import Judge
 
 

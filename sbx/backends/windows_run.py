@@ -10,13 +10,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from sbx.backends.windows import command_line, environment_block, limits_of
 from sbx.backends.windows_status import SEE_DOCTOR, TERMINATED_BY_SBX, Verdict, ended, not_started
 from sbx.errors import CommandNotFound, SetupFailed
 from sbx.kernel import windows_types as win
 from sbx.model.profile import DEFAULT_GRACE_S, Limits
+from sbx.model.records import dataclass, field
 
 assert sys.platform == "win32"
 

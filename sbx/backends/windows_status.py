@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sbx.errors import CommandNotExecutable, CommandNotFound, SbxError, SetupFailed
 from sbx.kernel.windows_types import (
     JOB_OBJECT_MSG_ACTIVE_PROCESS_LIMIT,
@@ -11,6 +9,7 @@ from sbx.kernel.windows_types import (
     JOB_OBJECT_MSG_JOB_MEMORY_LIMIT,
 )
 from sbx.model.profile import Limits
+from sbx.model.records import dataclass
 from sbx.model.result import Status
 
 ERROR_NOT_ENOUGH_QUOTA = 1816  # the exit code of processes that a job's time limit ended

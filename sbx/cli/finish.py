@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
 
 from sbx import audit
 from sbx.errors import EXIT_INTERNAL, SbxError
 from sbx.supervise.result import ResultNotWritten, failed_result, make_result, redactor_of, write_json
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from sbx.supervise.execute import Done
 
 TYPED = (2, 3)  # SIGINT, SIGQUIT

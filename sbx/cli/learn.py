@@ -7,12 +7,12 @@ import itertools
 import os
 import sys
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sbx.errors import SbxError, UsageError
 from sbx.model.glob import escape, split_path
 from sbx.model.profile import EffectiveProfile, Limits
+from sbx.model.records import replace
 from sbx.model.source import Source
 from sbx.policy.digest import sha256_hex
 from sbx.policy.document import WORKSPACE, Policy, ProfileSource, Written

@@ -99,7 +99,8 @@ def _bug(error: Exception, failure: int) -> int:
         return failure
     frame, place = error.__traceback__, ""
     while frame is not None:
-        place = f"{os.path.basename(frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno}"
+        code = frame.tb_frame.f_code
+        place = f"{os.path.basename(code.co_filename)}:{frame.tb_lineno or code.co_name}"  # see launch.compile_side
         frame = frame.tb_next
     words = f"a mistake in sbx itself: {type(error).__name__}: {error} ({place})"
     complain(SbxError(words, remedy="please report it; with SBX_DEBUG=1 it shows where it comes from"))

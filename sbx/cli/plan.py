@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sbx.errors import UsageError
 from sbx.launch.redact import MASK, is_sensitive
+from sbx.model.records import replace
 from sbx.planner.plan_json import plan_to_json
 from sbx.planner.render import text_lines
 

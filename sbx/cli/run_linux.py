@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Any
+import sys
 
 from sbx.audit import environ_bytes
 from sbx.cli.finish import finish, record_failure
 from sbx.errors import SbxError, SetupFailed, UsageError
 from sbx.launch import store
-from sbx.launch.bundle import write_bundle
 from sbx.report.run import tell
-from sbx.report.view import view_of
 from sbx.report.words import visible
 from sbx.supervise.compile import compile_run
 from sbx.supervise.execute import Done, execute
 from sbx.supervise.run_options import working_directory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 EXHAUSTED = {
     errno.EAGAIN: "the user's limit of processes is reached ('ulimit -u'): end some, or allow more",
@@ -37,11 +39,13 @@ def command(options: dict[str, Any], words: list[str]) -> int:
         compiled = compile_run(options, cwd=cwd, environ=dict(os.environ), command=words)
         tell(compiled.notes, options)
         if options.get("trace"):
+            from sbx.report.view import view_of
+
             compiled.prepared["view"] = view_of(compiled.profile, compiled.policy).entry()
         if compiled.dependencies is not None:
             key = store.make_key(options, os.getcwdb(), environ)
             if store.save(key, compiled.dependencies, dict(compiled.prepared), environ):
-                write_bundle(environ)
+                keep_code(environ)
         done = execute(compiled.prepared, options, list(compiled.command), environ)
     except SbxError as error:
         record_failure(error, options, words)
@@ -55,6 +59,16 @@ def command(options: dict[str, Any], words: list[str]) -> int:
         record_failure(SbxError(mistake, remedy="please report it"), options, words)
         raise
     return finish(done)
+
+
+def keep_code(environ: dict[bytes, bytes]) -> None:
+    """Both sides' modules, for the next start."""
+    if sys.flags.no_site:
+        from sbx.launch.bundle import write_bundle
+        from sbx.launch.compile_side import keep
+
+        write_bundle(environ)
+        keep(environ)
 
 
 def refused_by_the_system(error: OSError) -> SetupFailed:

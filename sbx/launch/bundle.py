@@ -64,6 +64,7 @@ LATER_MODULES = (
     "sbx.launch.hand",
     "sbx.launch.outlet",
     "sbx.launch.streams",
+    "sbx.launch.compile_side",
 )
 
 STAMPED = ("launch", "kernel", "model", "version.py")  # an installer that changes a file makes it anew in its folder

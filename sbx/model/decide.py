@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sbx.model.glob import split_path
 from sbx.model.location import real_location
 from sbx.model.profile import EffectiveProfile
+from sbx.model.records import dataclass
 from sbx.model.rules import Access, Rule
 from sbx.model.verdict import consult
 

@@ -62,6 +62,8 @@ def parse(text: str) -> Pattern:
 
 def _split(text: str) -> list[str]:
     """Split at slashes, but not at escaped ones or inside brackets (both are errors anyway)."""
+    if "\\" not in text:
+        return text.split("/")
     pieces: list[str] = []
     current: list[str] = []
     position = 0
@@ -375,8 +377,17 @@ EVERYTHING = 2  # it matches every path below
 
 def states_below(pattern: Pattern, names: Sequence[str]) -> tuple[int, ...]:
     """The positions in the pattern that are reachable after consuming all of `names` (an NFA's state set)."""
-    states = _close(pattern, {0})
+    # Along the leading literal names there is one position only, and most patterns end there.
+    index, size = 0, len(pattern)
     for name in names:
+        component = pattern[index] if index < size else ""
+        if component.__class__ is not str:
+            break
+        if component != name:
+            return ()
+        index += 1
+    states = _close(pattern, {index})
+    for name in names[index:]:
         states = step(pattern, states, name)
         if not states:
             break
@@ -384,10 +395,16 @@ def states_below(pattern: Pattern, names: Sequence[str]) -> tuple[int, ...]:
 
 
 def _close(pattern: Pattern, states: set[int]) -> set[int]:
+    size = len(pattern)
+    for state in states:
+        if state < size and pattern[state] == ANY_DEPTH:
+            break
+    else:
+        return states
     closed = set(states)
     for state in states:
         at = state
-        while at < len(pattern) and pattern[at] == ANY_DEPTH:
+        while at < size and pattern[at] == ANY_DEPTH:
             at += 1
             closed.add(at)
     return closed
@@ -396,11 +413,15 @@ def _close(pattern: Pattern, states: set[int]) -> set[int]:
 def step(pattern: Pattern, states: Sequence[int] | set[int], name: str) -> set[int]:
     """The states after one more name."""
     following: set[int] = set()
+    size = len(pattern)
     for state in states:
-        if state >= len(pattern):
+        if state >= size:
             continue
         component = pattern[state]
-        if component == ANY_DEPTH:
+        if component.__class__ is str:
+            if component == name:
+                following.add(state + 1)
+        elif component == ANY_DEPTH:
             following.add(state)
         elif match_name(component, name):
             following.add(state + 1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from sbx.model.guarantee import Exactness
 from sbx.model.profile import Environment, Limits, Network, Require
+from sbx.model.records import dataclass
 
 
 class Op(StrEnum):

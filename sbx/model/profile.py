@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from sbx.model.records import dataclass, field, replace
 from sbx.model.rules import Access, Rule
 from sbx.model.source import Source
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from sbx.model.glob import match
+from sbx.model.records import dataclass
 from sbx.model.source import Source
 
 TYPE_CHECKING = False

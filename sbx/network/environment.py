@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
-from collections.abc import Iterable
 
-from sbx.network.hosts import HostRule
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sbx.network.hosts import HostRule
 
 SSH_CONNECT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ssh_connect.py")
 
@@ -53,5 +55,7 @@ def _java_options(port: int, direct: list[str]) -> list[str]:
 
 def git_ssh_command(python: str, ssh_helper: str) -> str:
     """``ssh`` through the proxy. Quoted twice: for the shell that git starts, and for the one that ssh starts."""
+    import shlex
+
     helper = " ".join(shlex.quote(word.replace("%", "%%")) for word in (python, "-I", ssh_helper))
     return "ssh -o " + shlex.quote(f"ProxyCommand={helper} %h %p")

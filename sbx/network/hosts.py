@@ -8,13 +8,13 @@ verdicts, and what cannot be read in exactly one way is refused instead of guess
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
-from typing import TYPE_CHECKING
 
+from sbx.model.records import dataclass
 from sbx.network.addresses import PUBLIC, IPAddress, address_kind, canonical_address
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sbx.model.source import Source
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sbx.model.glob import ANY_DEPTH, MANY, is_exact, match, match_name
+from sbx.model.records import dataclass
 from sbx.model.rules import Rule
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ What is not in this table is a bug.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sbx.model.guarantee import Exactness
+from sbx.model.records import dataclass
 
 NAMESPACES, LANDLOCK = "namespaces", "landlock"
 BOTH = (NAMESPACES, LANDLOCK)

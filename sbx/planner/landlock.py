@@ -8,10 +8,10 @@ gets its own grants, and nothing that is excluded ever gets one.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 
 from sbx.model.plan import Op, Operation, PathGrant, Plan
 from sbx.model.profile import EffectiveProfile
+from sbx.model.records import dataclass, field
 from sbx.model.rules import Access
 from sbx.planner.exceptions import EXCEPTIONS, LANDLOCK
 from sbx.planner.grants import READ_TREE, WRITE_TREE, rights

@@ -14,8 +14,9 @@ MAX_LINKS = 40  # the kernel's own limit for one path
 def links_on(paths: Iterable[str]) -> frozenset[str]:
     """The real places of all symlinks met on the way along these absolute paths."""
     found: set[str] = set()
+    known: dict[str, str | None] = {}
     for path in paths:
-        _follow(path, found)
+        _follow(path, found, known)
     return frozenset(found)
 
 
@@ -23,7 +24,7 @@ def root_links() -> frozenset[str]:
     return frozenset(path for path in ROOT_LINKS if os.path.islink(path))
 
 
-def _follow(path: str, found: set[str]) -> None:
+def _follow(path: str, found: set[str], known: dict[str, str | None]) -> None:
     current = "/"
     rest = [name for name in reversed(path.split("/")) if name and name != "."]
     budget = MAX_LINKS
@@ -32,10 +33,11 @@ def _follow(path: str, found: set[str]) -> None:
         if name == "..":
             current = os.path.dirname(current)
             continue
-        place = os.path.join(current, name)
-        try:
-            text = os.readlink(place)
-        except (OSError, ValueError):  # not a link, or nothing there
+        place = f"{current}/{name}" if current != "/" else f"/{name}"
+        if place not in known:
+            known[place] = _link_text(place)
+        text = known[place]
+        if text is None:
             current = place
             continue
         budget -= 1
@@ -45,6 +47,13 @@ def _follow(path: str, found: set[str]) -> None:
         if text.startswith("/"):
             current = "/"
         rest.extend(piece for piece in reversed(text.split("/")) if piece and piece != ".")
+
+
+def _link_text(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except (OSError, ValueError):  # not a link, or nothing there
+        return None
 
 
 class Shown:

@@ -9,7 +9,6 @@ from sbx.model.plan import Op, Operation, Plan
 from sbx.model.profile import EffectiveProfile
 from sbx.planner.exceptions import LANDLOCK, NAMESPACES
 from sbx.planner.grants import grants_over
-from sbx.planner.landlock import plan_landlock
 from sbx.planner.links import Shown, drop_dangling, links_on, root_links
 from sbx.planner.mounts import MountWalk
 from sbx.planner.sockets import masked_sockets
@@ -45,6 +44,8 @@ def plan(
     """
     reader = DirectoryReader() if reader is None else reader
     if backend == LANDLOCK:
+        from sbx.planner.landlock import plan_landlock  # where there are no namespaces
+
         found = plan_landlock(profile, cwd, reader, specials)
     else:
         found = _plan_namespaces(profile, cwd, reader, specials, paths_as_written, sockets)
@@ -61,7 +62,9 @@ def _plan_namespaces(
     sockets: Sequence[str],
 ) -> Plan:
     optional_links = root_links()
-    written = links_on([*(prefix for prefix, _ in profile.resolved), *paths_as_written])
+    # A path that is its own real one has no links on it; those of /proc are not looked at in rules.
+    linked = (path for path, real in profile.resolved if path != real or path.startswith("/proc"))
+    written = links_on([*linked, *paths_as_written])
     walk = MountWalk(profile, regions(profile, specials), specials, reader, optional_links | written)
     walk.run()
     operations = drop_dangling(walk.operations, optional_links - written)

@@ -13,7 +13,6 @@ Facts about SBPL that shape the text:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sbx.errors import PolicyError
@@ -21,6 +20,7 @@ from sbx.model.glob import ANY_DEPTH, split_path
 from sbx.model.guarantee import Exactness
 from sbx.model.plan import Plan, RuleGuarantee
 from sbx.model.profile import EffectiveProfile, NetworkMode
+from sbx.model.records import dataclass
 from sbx.model.rules import Access, Rule
 from sbx.planner.ancestors import Ancestor, ancestors, covered, may_overlap, needs_renaming_guard
 from sbx.planner.macos_baseline import adapted

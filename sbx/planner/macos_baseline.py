@@ -7,11 +7,11 @@ and `decide()` on the adapted profile says what the compiled profile says.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sbx.model.glob import ANY_DEPTH, escape, match_name, parse
 from sbx.model.profile import EffectiveProfile
+from sbx.model.records import replace
 from sbx.model.rules import Access, Origin, Rule
 from sbx.model.source import Source
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
 
 from sbx.model.plan import Op, Operation
 from sbx.model.profile import EffectiveProfile
+from sbx.model.records import dataclass, replace
 from sbx.model.rules import Access, Origin
 from sbx.planner.making import Making, join
 from sbx.planner.observe import Observations

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sbx.model.plan import Plan, RuleGuarantee
 from sbx.model.profile import EffectiveProfile
+from sbx.model.records import replace
 from sbx.model.rules import Access, Origin
 from sbx.planner.exceptions import sentences, weakest
 from sbx.planner.states import MODIFIABLE, Continuation, State

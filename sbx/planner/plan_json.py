@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 from sbx.model.guarantee import Exactness
 from sbx.model.plan import DirectoryStamp, Op, Operation, PathGrant, Plan, RuleGuarantee
 from sbx.model.profile import Environment, Limits, Network, NetworkMode, Require
+from sbx.model.records import asdict
 from sbx.model.source import Source
 
 PLAN_VERSION = 1

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from sbx.model.glob import fixed_prefix, split_path
 from sbx.model.plan import Op
 from sbx.model.profile import EffectiveProfile
+from sbx.model.records import dataclass
 from sbx.model.rules import Origin, Rule
 from sbx.planner.states import Automaton
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sbx.model.glob import Pattern
     from sbx.model.verdict import CompiledRules
+    from sbx.planner.states import Known
 
 DEFAULT_SPECIALS: tuple[tuple[str, Op], ...] = (
     ("/proc", Op.PROC),
@@ -46,13 +46,17 @@ def regions(profile: EffectiveProfile, specials: tuple[tuple[str, Op], ...]) -> 
     """
     read, modify, execute = profile.judge
     executes = () if execute is None else (execute,)
+    known: Known = {}
     private = {
         path: Automaton(
-            (read, _speaking_of(profile.read, path, kind)), (modify, _speaking_of(profile.modify, path, kind)), executes
+            (read, _speaking_of(profile.read, path, kind)),
+            (modify, _speaking_of(profile.modify, path, kind)),
+            executes,
+            known,
         )
         for path, kind in specials
     }
-    return Regions(Automaton((read,), (modify,), executes), private)
+    return Regions(Automaton((read,), (modify,), executes, known), private)
 
 
 def _speaking_of(rules: tuple[Rule, ...], place: str, kind: Op) -> CompiledRules:
@@ -67,9 +71,10 @@ def _inside(rule: Rule, names: tuple[str, ...], kind: Op) -> tuple[Pattern, ...]
     shallow = rule.origin is Origin.BASELINE
     if shallow and kind is not Op.TMPFS:
         return ()
-    prefixes = [(pattern, fixed_prefix(pattern)) for pattern in rule.patterns]
     return tuple(
-        pattern for pattern, prefix in prefixes if prefix[: len(names)] == names and not (shallow and prefix == names)
+        pattern
+        for pattern in rule.patterns
+        if pattern[: len(names)] == names and not (shallow and fixed_prefix(pattern) == names)
     )
 
 

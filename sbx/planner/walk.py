@@ -6,7 +6,6 @@ only saves time: deleting it, or finding it damaged or not ours, means reading t
 
 from __future__ import annotations
 
-import hashlib
 import marshal
 import os
 import stat
@@ -16,6 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from sbx.kernel.own_folder import make_own_folder
 from sbx.model.plan import DirectoryStamp
+from sbx.policy.digest import sha256_hex
 from sbx.policy.folders import cache_folder
 
 # Kinds of entries, one character each, so that a directory's kinds are one string.
@@ -161,7 +161,7 @@ def _entry_kind(entry: os.DirEntry[str]) -> str:
 
 def default_cache_file(environ: Mapping[str, str], workspace: str) -> str:
     """One file per workspace in the user's cache folder."""
-    digest = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:32]
+    digest = sha256_hex(os.fsencode(workspace))[:32]
     return os.path.join(cache_folder(environ), "directories", digest)
 
 

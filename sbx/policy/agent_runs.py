@@ -6,8 +6,7 @@ import os
 from collections.abc import Sequence
 
 from sbx.model.source import Source
-from sbx.policy.agents import Adapted, adapt, load_agents
-from sbx.policy.document import OPTION, Policy, Written
+from sbx.policy.document import OPTION, Adapted, Policy, Written
 from sbx.policy.effective import extends_chain, find_profile
 
 AGENT_PROFILE = "agent"
@@ -19,7 +18,11 @@ def is_agent_profile(policy: Policy, name: str | None) -> bool:
 
 def agent_names(policy: Policy, name: str | None) -> tuple[str, ...]:
     """The commands whose arguments change a run under this profile."""
-    return tuple(load_agents()) if is_agent_profile(policy, name) else ()
+    if not is_agent_profile(policy, name):
+        return ()
+    from sbx.policy.agents import load_agents
+
+    return tuple(load_agents())
 
 
 def adapt_run(
@@ -28,6 +31,8 @@ def adapt_run(
     """The command as it is run, and its side roots as allowances. Under other profiles nothing changes."""
     if not command or not is_agent_profile(policy, name):
         return Adapted(tuple(command), (), ()), ()
+    from sbx.policy.agents import adapt, load_agents
+
     home = policy.environ.get("HOME") or os.path.expanduser("~")
     found = adapt(command, load_agents(), keep_inner, cwd=cwd, home=home)
     source = Source(f"{os.path.basename(command[0])} (side root)", layer=OPTION)

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
 from sbx.errors import PolicyError, UsageError
 from sbx.model.glob import escape, split_path
 from sbx.model.location import real_location
+from sbx.model.records import dataclass
 from sbx.model.source import Source
+from sbx.policy.document import Adapted
 from sbx.policy.folders import shipped_folder
-from sbx.policy.load import parse_text
 from sbx.policy.nodes import Kind, Node, shown
 
 AGENTS_FILE = "agents.yaml"
@@ -45,14 +44,6 @@ class Agent:
     sandbox_left: tuple[str, ...] = ()
 
 
-class Adapted(NamedTuple):
-    """A command as sbx runs it: its arguments, the allowances they ask for, and what to tell the caller."""
-
-    argv: tuple[str, ...]
-    modify_rules: tuple[str, ...]  # rule texts: allowances, after the shipped denies
-    notes: tuple[str, ...]
-
-
 _LISTS = {
     "stateFolders": "state_folders",
     "sideRoots": "side_roots",
@@ -72,6 +63,8 @@ def load_agents(path: str | None = None) -> dict[str, Agent]:
 
 
 def parse_agents(text: str, path: str) -> dict[str, Agent]:
+    from sbx.policy.load import parse_text  # only the profile of the agents pays for it
+
     root = parse_text(text, path, "shipped")
     keys = _entries(root, ("schemaVersion", "agents"))
     version = keys.get("schemaVersion")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sbx.model.profile import Environment, FutureDenies, Limits, Network, NetworkMode, Require
 from sbx.model.source import Source
 from sbx.policy.document import Baseline, FileStamp, PolicyFile, PolicyTest, ProfileSource, Specials, Written
 from sbx.policy.nodes import Node
 from sbx.policy.schema import DOCUMENT
 from sbx.policy.validate import validate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 DEFAULT_PROFILE = "unrestricted"
 

@@ -10,7 +10,6 @@ import marshal
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from sbx.model.profile import Environment, FutureDenies, Limits, Network, NetworkMode, Require
 from sbx.model.source import Source
@@ -20,6 +19,10 @@ from sbx.policy.folders import cache_folder
 from sbx.policy.private_files import private_folder, read_private, write_private
 from sbx.policy.read_file import stamp_of
 from sbx.version import VERSION
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 FORMAT = 2  # raise it with every change of the shapes below or of what validation accepts
 _MAGIC = b"sbx-policy\n"

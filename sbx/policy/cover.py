@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import product
-from typing import TYPE_CHECKING
 
 from sbx.model.glob import ANY_DEPTH, MANY, match_name
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sbx.model.glob import Component, Pattern
 

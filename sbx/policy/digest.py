@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from importlib import import_module
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def _find() -> Callable[[bytes], Any]:
-    for module in ("_sha2", "_sha256", "hashlib"):  # Python 3.12 and later, 3.11, any
+    # By version, not by trying: a module that is not there is looked for everywhere.
+    for module in ("_sha2" if sys.version_info >= (3, 12) else "_sha256", "hashlib"):
         try:
-            found: Callable[[bytes], Any] = import_module(module).sha256
+            found: Callable[[bytes], Any] = __import__(module).sha256
         except (ImportError, AttributeError):
             continue
         return found

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from sbx.model.profile import Environment, FutureDenies, Limits, Network, Require
+from sbx.model.records import dataclass, field
 from sbx.model.source import Source
 
 # Layers, weakest first. `option` is the command line, `sbx` is what the program itself adds.
@@ -115,6 +115,15 @@ class RunRules:
     limits: Limits = NO_LIMITS
     require: Require | None = None
     future_denies: FutureDenies | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """A command as sbx runs it: its arguments, the allowances they ask for, and what to tell the caller."""
+
+    argv: tuple[str, ...]
+    modify_rules: tuple[str, ...]  # rule texts: allowances, after the shipped denies
+    notes: tuple[str, ...]
 
 
 NO_OPTIONS = RunRules()

@@ -7,12 +7,11 @@ shipped layer, denies of all layers and options, and what is always denied. Last
 from __future__ import annotations
 
 import os
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
 
 from sbx.errors import PolicyError, UnknownProfile
 from sbx.model.glob import ANY_DEPTH, escape, fixed_prefix, split_path
 from sbx.model.profile import EffectiveProfile, Environment, FutureDenies, Limits, Network, Require
+from sbx.model.records import replace
 from sbx.model.rules import Access, Origin, Rule
 from sbx.model.source import Source
 from sbx.model.verdict import allows, last_match
@@ -25,10 +24,13 @@ from sbx.policy.git import GitFolders, git_folders, is_folder
 from sbx.policy.nearest import did_you_mean
 from sbx.policy.nodes import shown
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import TypeVar
+
     from sbx.model.glob import Pattern
 
-_Value = TypeVar("_Value")
+    _Value = TypeVar("_Value")
 
 
 def effective_profile(policy: Policy, name: str | None = None, options: RunRules = NO_OPTIONS) -> EffectiveProfile:

@@ -10,17 +10,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from errno import ENOENT, ENOTDIR
 
 from sbx.errors import PolicyError
 from sbx.model.glob import BadGlob, escape, fixed_prefix, split_path
+from sbx.model.records import dataclass
 from sbx.model.rules import Access, Origin, Rule
 from sbx.policy.document import Written
-from sbx.policy.folders import database_home, home_folder
+from sbx.policy.folders import database_home, home_folder, python_prefix
 from sbx.policy.nodes import shown
 from sbx.policy.rule_text import Anchor, RuleText, read_rule, remedy_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sbx.model.glob import Pattern
 
@@ -50,7 +51,7 @@ class Expander:
 
     def __init__(self, workspace: str, environ: Mapping[str, str], git_folders: tuple[str, ...] = ()) -> None:
         # Known to the program, not to the environment: not recorded, since they cannot change for this installation.
-        self.own_values = {"SBX_PYTHON_PREFIX": sys.prefix, "SBX_PYTHON_BASE_PREFIX": sys.base_prefix}
+        self.own_values = {"SBX_PYTHON_PREFIX": python_prefix(), "SBX_PYTHON_BASE_PREFIX": sys.base_prefix}
         self.workspace = split_path(workspace)
         self.environ = environ
         self.home = split_path(home_folder(environ))
@@ -62,15 +63,19 @@ class Expander:
         self.resolved: dict[str, str] = {}
         self.escapes: list[Escape] = []
         self._targets: dict[str, str | None] = {}
+        self._absent: set[str] = set()
+        self._resolutions: dict[tuple[str, ...], Resolution] = {}
+        self._read: dict[str, RuleText] = {}  # a deny is written once and stands in two lists
 
     def expand(self, written: Written, access: Access, origin: Origin, *, deny: bool = False) -> Rule:
         """The rule, or with `deny` the opposite of it. Raises PolicyError."""
         try:
-            parts = read_rule(written.text, self._value)
+            parts = self._read.get(written.text) or read_rule(written.text, self._value)
         except BadGlob as bad:
             what, remedy = remedy_of(bad)
             message = f"rule {shown(written.text)}: {what}"
             raise PolicyError(message, remedy=remedy, source=written.source) from None
+        self._read[written.text] = parts
         negated = parts.negated or deny
         text = written.text[1:] if parts.negated else written.text
         patterns: list[Pattern] = []
@@ -152,6 +157,12 @@ class Expander:
 
     def resolve(self, names: tuple[str, ...]) -> Resolution:
         """Follow symlinks name by name; names that do not exist stay as they are."""
+        found = self._resolutions.get(names)
+        if found is None:
+            found = self._resolutions[names] = self._resolve(names)
+        return found
+
+    def _resolve(self, names: tuple[str, ...]) -> Resolution:
         done: list[str] = []
         links: list[str] = []
         todo = list(reversed(names))
@@ -160,11 +171,15 @@ class Expander:
             if name == "..":
                 del done[-1:]
                 continue
-            target = self._target("/" + "/".join((*done, name)))
+            path = f"/{'/'.join(done)}/{name}" if done else f"/{name}"
+            target = self._target(path)
             if target is None:
                 done.append(name)
+                if path in self._absent and ".." not in todo:
+                    done.extend(reversed(todo))  # nothing is below it either
+                    break
                 continue
-            links.append("/" + "/".join((*done, name)))
+            links.append(path)
             if len(links) > MAX_LINKS:
                 return Resolution(None, tuple(dict.fromkeys(links)), None)
             if target.startswith("/"):
@@ -184,12 +199,18 @@ class Expander:
         """The text of a symlink, or None. /proc is private to the run: its links mean other things there."""
         if path.startswith("/proc/"):
             return None
-        if path not in self._targets:
-            try:
-                self._targets[path] = os.readlink(path)
-            except OSError:
-                self._targets[path] = None
-        return self._targets[path]
+        try:
+            return self._targets[path]
+        except KeyError:
+            pass
+        try:
+            target: str | None = os.readlink(path)
+        except OSError as error:
+            target = None
+            if error.errno in (ENOENT, ENOTDIR):
+                self._absent.add(path)
+        self._targets[path] = target
+        return target
 
 
 def _within(names: tuple[str, ...], folder: tuple[str, ...]) -> bool:

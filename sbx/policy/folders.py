@@ -65,6 +65,17 @@ def shipped_folder() -> str:
     return os.path.join(os.path.dirname(package), "profiles")
 
 
+def python_prefix() -> str:
+    """`sys.prefix` as the site module would set it, which the `sbx` command does without: of a virtual environment."""
+    if not sys.flags.no_site:
+        return sys.prefix
+    beside = os.path.dirname(os.path.abspath(sys.executable))
+    above = os.path.dirname(beside)
+    if any(os.path.isfile(os.path.join(folder, "pyvenv.cfg")) for folder in (beside, above)):
+        return above
+    return sys.prefix
+
+
 def find_workspace_file(cwd: str) -> str | None:
     """The nearest sbx.yaml at or above `cwd`. Anything of that name counts: what it is, is for the reader to say."""
     folder = os.path.realpath(cwd)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+
+from sbx.model.records import dataclass
 
 MAX_BYTES = 1024 * 1024
 

@@ -36,7 +36,6 @@ from sbx.policy.folders import (
     shipped_folder,
     state_folder,
 )
-from sbx.policy.grants import grants_in_words
 from sbx.policy.trust import CONSENT_VARIABLE, is_trusted
 
 __all__ = ["Policy", "ProfileSource", "RunRules", "effective_profile", "load_policy"]
@@ -92,7 +91,7 @@ def load_policy(
 
 def merge_profiles(files: list[PolicyFile]) -> dict[str, ProfileSource]:
     """Profiles by name; a later layer's beats an earlier one's, and remembers it."""
-    from dataclasses import replace
+    from sbx.model.records import replace
 
     merged: dict[str, ProfileSource] = {}
     for file in files:
@@ -102,6 +101,8 @@ def merge_profiles(files: list[PolicyFile]) -> dict[str, ProfileSource]:
 
 
 def untrusted(policy: Policy, file: PolicyFile) -> UntrustedPolicy:
+    from sbx.policy.grants import grants_in_words
+
     return UntrustedPolicy(
         f"{file.path} was found here, and nobody approved its content yet",
         remedy=f"read it, then run 'sbx trust'; or name it with --policy; or set {CONSENT_VARIABLE}=1 in CI",

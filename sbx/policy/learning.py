@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from sbx.model.glob import escape, split_path
+from sbx.model.records import dataclass, field
 
 READ, MODIFY, EXEC = 0, 1, 2
 NOTHING = -1  # a look at what is not there

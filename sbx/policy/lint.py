@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from sbx.errors import SbxError
 from sbx.model.decide import Decision, decide
 from sbx.model.glob import ANY_DEPTH, is_exact, is_subtree, split_path
 from sbx.model.profile import EffectiveProfile, NetworkMode
+from sbx.model.records import dataclass
 from sbx.model.rules import Access, Origin, Rule
 from sbx.model.source import Source
 from sbx.policy.cover import covers, may_meet

@@ -1,4 +1,4 @@
-"""YAML text -> PolicyFile. The only user of ruamel.yaml.
+"""YAML text -> PolicyFile.
 
 Nodes are made from the parser's events, not from its constructor: every scalar keeps its place, nothing is ever
 built from a tag, and an alias is refused before it could multiply.
@@ -7,17 +7,20 @@ built from a tag, and an alias is refused before it could multiply.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
 from sbx.errors import PolicyError
 from sbx.model.source import Source
+from sbx.policy import yaml_parts
 from sbx.policy.build import build_file
 from sbx.policy.digest import sha256_hex
 from sbx.policy.document import PolicyFile
 from sbx.policy.nodes import Kind, Node, plain_kind, shown
 from sbx.policy.read_file import read_bytes
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ruamel.yaml.error import MarkedYAMLError
 
 MAX_DEPTH = 12  # the schema needs six
@@ -57,17 +60,14 @@ def parse_text(text: str, path: str, layer: str) -> Node:
     """The one document in `text` as nodes."""
     import warnings
 
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
-
-    reader = YAML(typ="safe", pure=True)
+    errors: Any = yaml_parts.modules()["error"]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # ruamel warns of oddities in the text; the schema judges them
-            return _document(_Marked(reader.parse(text), path, layer))
-    except MarkedYAMLError as error:
+            return _document(_Marked(yaml_parts.events(text), path, layer))
+    except errors.MarkedYAMLError as error:
         raise _syntax_error(error, text, path, layer) from None
-    except (YAMLError, ValueError, RecursionError) as error:
+    except (errors.YAMLError, ValueError, RecursionError) as error:
         # Whatever else the parser stumbles over is a mistake in the text as well.
         message = f"is not YAML: {shown(str(error).splitlines()[0] if str(error) else type(error).__name__)}"
         raise PolicyError(message, remedy="check the text near its end", source=Source(path, 1, 1, layer)) from None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from sbx.model.records import dataclass
 from sbx.model.source import Source
 
 

@@ -8,12 +8,12 @@ x, ./x       at the workspace   ${V}, ${V:-dflt}   a variable, literally: its ch
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from sbx.model.glob import BadGlob, fixed_prefix, parse
+from sbx.model.records import dataclass
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sbx.model.glob import Pattern
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from sbx.model.records import dataclass
 from sbx.policy.document import SHIPPED, SYSTEM, USER
 
 SCHEMA_VERSION = 2

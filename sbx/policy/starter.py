@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from sbx.model.glob import escape
+from sbx.model.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ One function for each `Type` of the table. Values come out as str, bool, numbers
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
 
 from sbx.errors import PolicyError
 from sbx.model.glob import BadGlob
@@ -18,6 +17,10 @@ from sbx.policy.nearest import did_you_mean, nearest
 from sbx.policy.nodes import Kind, Node, shown
 from sbx.policy.rule_text import check_rule, has_controls, remedy_of
 from sbx.policy.schema import MIGRATION, OTHER_NAMES, SCHEMA_VERSION, Key, Type
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LAYER_WORDS = {SYSTEM: "the system's policy", USER: "your own policy"}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from sbx.model.records import dataclass
 from sbx.model.source import Source
 from sbx.policy.document import Policy
 from sbx.policy.lint import Finding, Severity, TestOutcome

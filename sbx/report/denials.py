@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from sbx.model.glob import split_path
 from sbx.model.location import real_location
@@ -19,6 +18,7 @@ from sbx.report.change import changes
 from sbx.report.view import Row, View, from_entry
 from sbx.report.words import place_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sbx.supervise.execute import Done
 
@@ -172,6 +172,6 @@ def _without_echoes(found: dict[tuple[int, str, str], tuple[int, int, Denial]]) 
 
 
 def _times(denial: Denial, count: int) -> Denial:
-    from dataclasses import replace
+    from sbx.model.records import replace
 
     return replace(denial, count=count)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sbx.model.profile import EffectiveProfile, NetworkMode
+from sbx.model.records import dataclass
 from sbx.model.source import Source
 from sbx.network.addresses import PUBLIC, address_kind
 from sbx.network.hosts import HostRule, decide_net, literal_address, parse_rule, split_authority

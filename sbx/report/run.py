@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
 
 from sbx.model.result import Result, Status
 from sbx.report.plain import BAD, GOOD, INFO, NEXT, WARN, facts, is_worth_telling, plain_lines, quoted
 from sbx.report.words import visible
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from sbx.report.plain import Fact
     from sbx.report.text import Line
     from sbx.supervise.execute import Done

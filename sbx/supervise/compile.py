@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 from sbx.backends.capabilities import Capabilities
 from sbx.backends.capability_cache import load_cached
@@ -16,6 +14,7 @@ from sbx.launch import store
 from sbx.model.guarantee import Applied
 from sbx.model.plan import Op, Plan
 from sbx.model.profile import EffectiveProfile
+from sbx.model.records import dataclass, replace
 from sbx.planner import linux as planner
 from sbx.planner.sockets import host_sockets
 from sbx.planner.specials import DEFAULT_SPECIALS
@@ -25,7 +24,10 @@ from sbx.policy.document import Policy, RunRules
 from sbx.policy.layers import effective_profile, load_policy
 from sbx.supervise.run_options import option_rules
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from sbx.launch.perform import Prepared
 
 

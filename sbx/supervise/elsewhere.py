@@ -9,7 +9,6 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +17,7 @@ from sbx.launch.environment import build_environment, environment_rules, secret_
 from sbx.launch.redact import redactor_for
 from sbx.model.guarantee import Applied
 from sbx.model.profile import EffectiveProfile
+from sbx.model.records import dataclass, replace
 from sbx.model.result import Result, Status, Usage
 from sbx.policy.agent_runs import adapt_run
 from sbx.policy.layers import effective_profile, load_policy

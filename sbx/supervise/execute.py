@@ -8,14 +8,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 from sbx.launch.overhear import overheard
 from sbx.launch.perform import make_run, open_standard_descriptors, perform
 from sbx.model.guarantee import Applied
+from sbx.model.records import dataclass, field
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from sbx.launch.perform import Prepared
     from sbx.launch.redact import Redactor
     from sbx.launch.start import Run

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from sbx.errors import SetupFailed
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sbx.launch.cgroup import Cgroup
     from sbx.launch.perform import Prepared

@@ -7,16 +7,17 @@ that a command that ended by itself a moment before its deadline or before a sig
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from sbx.errors import EXIT_INTERNAL, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
+from sbx.model.records import dataclass
 from sbx.model.result import Status
 from sbx.model.units import format_duration, format_size
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from sbx.launch.wait import Outcome
 
 EXIT_TIMEOUT = 124
@@ -72,6 +73,8 @@ def exit_status(status: int) -> int:
 
 
 def signal_name(number: int) -> str:
+    import signal  # an enum of sixty names, which a run that ends well does not need
+
     try:
         return signal.Signals(number).name
     except ValueError:

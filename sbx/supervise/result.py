@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
 
 from sbx.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, SbxError, UsageError
 from sbx.launch.environment import secret_names
 from sbx.launch.redact import Redactor, redactor_for
 from sbx.model.guarantee import Applied
+from sbx.model.records import asdict
 from sbx.model.result import RESULT_VERSION, Result, Status, Usage
 from sbx.supervise.outcome import judge
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from sbx.launch.streams import StreamPump, Streams
     from sbx.supervise.execute import Done
 
@@ -184,6 +185,8 @@ class JsonTarget:
     """
 
     def __init__(self, path: str) -> None:
+        import json  # noqa: F401  # there when the run is over, whatever is left to open then
+
         self.path = path
         self._folder = self._special = -1
         if path == "-":
@@ -227,6 +230,8 @@ class JsonTarget:
 
     def write(self, result: Result, redactor: Redactor | None = None) -> None:
         """Raises ResultNotWritten; then nothing has changed."""
+        import json
+
         data = json.dumps(to_json(result, redactor), indent=2).encode() + b"\n"
         try:
             if self._special >= 0:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from sbx.errors import UsageError
 from sbx.model.profile import Environment, Limits, Network, NetworkMode, Require
 from sbx.model.source import Source
 from sbx.model.units import BadUnit, parse_count, parse_duration, parse_size
 from sbx.policy.document import RunRules
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def option_rules(options: Mapping[str, Any]) -> RunRules:

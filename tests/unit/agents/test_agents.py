@@ -10,7 +10,8 @@ import pytest
 
 from sbx.errors import PolicyError, UsageError
 from sbx.model.glob import escape
-from sbx.policy.agents import Adapted, Agent, SideRootForm, adapt, load_agents, parse_agents
+from sbx.policy.agents import Agent, SideRootForm, adapt, load_agents, parse_agents
+from sbx.policy.document import Adapted
 from sbx.policy.folders import shipped_folder
 
 STAND_IN = """\
@@ -68,7 +69,7 @@ def test_the_inner_sandbox_is_switched_off_and_that_is_said(
 
 @pytest.mark.parametrize("name", ["codex", "claude", "gemini"])
 def test_it_can_be_kept(table: dict[str, Agent], place: Path, name: str) -> None:
-    assert adapted(table, place, name, "-s", "x", keep_inner=True) == ((name, "-s", "x"), (), ())
+    assert adapted(table, place, name, "-s", "x", keep_inner=True) == Adapted((name, "-s", "x"), (), ())
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_it_can_be_kept(table: dict[str, Agent], place: Path, name: str) -> None
     [("codex", "--dangerously-bypass-approvals-and-sandbox"), ("codex", "--yolo"), ("gemini", "--sandbox=false")],
 )
 def test_what_is_off_already_is_left_alone(table: dict[str, Agent], place: Path, argv: tuple[str, ...]) -> None:
-    assert adapted(table, place, *argv) == (argv, (), ())
+    assert adapted(table, place, *argv) == Adapted(argv, (), ())
 
 
 def test_settings_of_the_callers_own_are_respected_and_said(table: dict[str, Agent], place: Path) -> None:
@@ -88,7 +89,7 @@ def test_settings_of_the_callers_own_are_respected_and_said(table: dict[str, Age
 
 def test_other_commands_are_not_touched(table: dict[str, Agent], place: Path) -> None:
     for argv in (("make", "--add-dir", "/"), ("my-codex",), ("codex.py",), ()):
-        assert adapted(table, place, *argv) == (argv, (), ())
+        assert adapted(table, place, *argv) == Adapted(argv, (), ())
 
 
 @pytest.mark.parametrize(
