@@ -137,8 +137,22 @@ def _command_changed(command: int, run: Run, status: int, max_rss: int, status_f
         return
     # What it waited for counts as its own; what outlived it is killed with this process and not counted.
     total = os.times()
+    if "told_last" in run:
+        _end_the_rest()
     tell(status_fd, (EXITED, status, total.children_user, total.children_system, max_rss))
     os._exit(0)
+
+
+def _end_the_rest() -> None:
+    """What the command left running, before its end is told: then nobody has to wait until the kernel has taken the
+    sandbox apart."""
+    try:
+        os.kill(-1, SIGKILL)  # everybody in this pid namespace but pid 1
+        wait = process.Waiting()
+        while True:
+            wait(WALL)
+    except (ProcessLookupError, ChildProcessError):
+        return
 
 
 def command_stopped(command: int, run: Run, number: int) -> tuple[Any, ...] | None:
@@ -155,23 +169,16 @@ def command_stopped(command: int, run: Run, number: int) -> tuple[Any, ...] | No
 
 def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
     """The same, with a filter that hands calls over to this process (see `names`)."""
-    from sbx.launch.listener import Serving, spawn_listened  # imported before, by start: here it costs nothing
+    from sbx.launch.listener import Serving  # imported before, by start: here it costs nothing
     from sbx.launch.names import Names
-
-    def failed(error: OSError) -> None:
-        tell(status_fd, (FAILED, "install the system call filter", error.errno or 0, str(error), b""))
 
     # Blocked before the fork: a command that ends at once must not end unheard.
     heard = tuple(number for number in FORWARDED if signals.getsignal(number) != signals.SIG_IGN)
     heard = (*heard, SIGCHLD, SIGCONT, SIGTSTP, CONTINUE_WITH_TERMINAL)
     signals.pthread_sigmask(signals.SIG_BLOCK, {*heard, SIGTTOU, SIGTTIN})
-    command, listener = spawn_listened(
-        launch["seccomp"],
-        lambda: lead_group(run),
-        lambda: execute(run, status_fd),
-        failed,
-        None if launch["future"] is None else launch["future"][0],
-    )
+    command, listener = _start_listened(launch, run, status_fd)
+    if command == 0:
+        return
     let_go_of_streams()
     tell(status_fd, (STARTED, command))
 
@@ -204,6 +211,20 @@ def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
         from sbx.launch.tracing import Tracing  # imported before, as the rest
 
         Tracing(listener, trace, serving, lambda message: tell(status_fd, message)).loop(heard, on_signal)
+
+
+def _start_listened(launch: Launch, run: Run, status_fd: int) -> tuple[int, Any]:
+    """The command, or 0 when it could not be executed and the supervisor was told; and the filter's listener."""
+    under = run.get("under")
+    if under is not None:
+        return under.call(lambda: spawn(run, status_fd)), under.listener
+    from sbx.launch.listener import spawn_listened  # imported before, as above
+
+    def failed(error: OSError) -> None:
+        tell(status_fd, (FAILED, "install the system call filter", error.errno or 0, str(error), b""))
+
+    judge = None if launch["future"] is None else launch["future"][0]
+    return spawn_listened(launch["seccomp"], lambda: lead_group(run), lambda: execute(run, status_fd), failed, judge)
 
 
 def _reap(command: int, run: Run, status_fd: int) -> None:

@@ -1,12 +1,14 @@
 """pid 1's loop where calls are judged: notifications from the filter, children, signals from the supervisor.
 
-The command is forked instead of spawned here, because it is the forked child that installs the filter: this process
-must not be under it. The filter's listener comes back over a socket.
+The command is under the filter and this process must not be: so the command is forked, installs the filter itself, and
+the filter's listener comes back over a socket. For the library's sandboxes, which are there before their command is, a
+thread of this process goes under the filter instead, and spawns the command (`UnderFilter`).
 """
 
 from __future__ import annotations
 
 import _socket
+import _thread
 import select
 import sys
 
@@ -30,8 +32,69 @@ EPERM, EIO, E2BIG, EAGAIN, EFAULT, EINVAL, ENOSYS = 1, 5, 7, 11, 14, 22, 38
 O_PATH = 0o10000000
 ADDRESS_MAX = 128  # struct sockaddr_storage; longer ones fail as they are
 SIGALRM = 14
+ALL_SIGNALS = (*range(1, 32), *range(34, 65))  # but those of the C library
 O_CREATES = 0o100 | 0o20000000  # O_CREAT, and the bit of O_TMPFILE that is its own
 OPEN_FLAGS, RESOLVE_FLAGS, RESOLVE_CACHED = 0o37777703, 0x3F, 0x20  # what openat2 knows
+
+
+class UnderFilter:
+    """A thread under the filter: what it spawns is under it as well. It serves one call, and ends.
+
+    A fork copies an interpreter's memory page by page, only to throw it away: a third of the price of a fresh sandbox.
+    During the spawn nobody answers the filter (`posix_spawn` keeps the interpreter's lock), and nothing that it does
+    needs to ask: not to be used where the filter hands over execve, as that of a trace does.
+    """
+
+    def __init__(self, program: bytes, judge: Judge | None) -> None:
+        """OSError where there can be no thread, or no filter."""
+        self._asked, self._answered = _thread.allocate_lock(), _thread.allocate_lock()
+        self._asked.acquire()
+        self._answered.acquire()
+        self._result: int | Exception = 0
+        self._function: Callable[[], int] = lambda: _install(program, judge)
+        try:
+            _thread.start_new_thread(self._live, ())
+        except RuntimeError as error:
+            raise OSError(EAGAIN, str(error)) from None
+        self.listener = _listener(self._outcome())
+
+    def call(self, function: Callable[[], int]) -> int:
+        self._function = function
+        self._asked.release()
+        return self._outcome()
+
+    def _live(self) -> None:
+        signals.pthread_sigmask(signals.SIG_BLOCK, ALL_SIGNALS)  # they are for the thread that waits for them
+        self._perform()
+        self._asked.acquire()
+        self._perform()
+
+    def _perform(self) -> None:
+        try:
+            self._result = self._function()
+        except Exception as error:
+            self._result = error
+        self._answered.release()
+
+    def _outcome(self) -> int:
+        self._answered.acquire()
+        if isinstance(self._result, Exception):
+            raise self._result
+        return self._result
+
+
+def _install(program: bytes, judge: Judge | None) -> int:
+    """The listener's descriptor. `judge` is where names made during the run are judged."""
+    if judge is not None:
+        forbid_denied(judge)
+    return seccomp.install(program, seccomp.FLAG_NEW_LISTENER | seccomp.FLAG_WAIT_KILLABLE_RECV)
+
+
+def _listener(descriptor: int) -> Listener:
+    os.set_inheritable(descriptor, False)
+    listener = Listener(descriptor)
+    listener.wake_up_in_step()
+    return listener
 
 
 def spawn_listened(
@@ -41,17 +104,14 @@ def spawn_listened(
     tell_failure: Callable[[OSError], None],
     judge: Judge | None,
 ) -> tuple[int, Listener]:
-    """Fork; the child goes under the filter, hands its listener over and becomes the command. `judge` is where names
-    made during the run are judged."""
+    """Fork; the child goes under the filter, hands its listener over and becomes the command."""
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     child = os.fork()
     if child == 0:
         try:
             ours.close()
             prepare()
-            if judge is not None:
-                forbid_denied(judge)
-            handed = seccomp.install(program, seccomp.FLAG_NEW_LISTENER | seccomp.FLAG_WAIT_KILLABLE_RECV)
+            handed = _install(program, judge)
             rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, handed.to_bytes(4, "little"))
             theirs.sendmsg([b"l"], [rights])
             os.close(handed)
@@ -65,10 +125,7 @@ def spawn_listened(
     ours.close()
     if not data or not control:
         raise OSError(EIO, "the system call filter did not hand its listener over")
-    listener = Listener(int.from_bytes(control[0][2][:4], "little"))
-    os.set_inheritable(listener.descriptor, False)
-    listener.wake_up_in_step()
-    return child, listener
+    return child, _listener(int.from_bytes(control[0][2][:4], "little"))
 
 
 class Serving:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, NotRequired, TypedDict
 
     from sbx.launch.hand import HandPlan
+    from sbx.launch.listener import UnderFilter
 
     class Launch(TypedDict):
         namespaces: int  # CLONE_NEW* flags; 0 without user namespaces
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
         hand_pid: NotRequired[int]  # to be waited for at the end, or 0
         hand: NotRequired[int]  # the socket to ask the hand outside; only where the launch has one
         gate: int  # where the word comes from that the command may start, or -1
+        told_last: NotRequired[bool]  # there: the end is told when nothing of the command is left
+        under: NotRequired[UnderFilter]  # who spawns the command, where it is there before the command is known
 
 
 assert sys.platform == "linux"  # for type checkers on other platforms
