@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from sbx.errors import SandboxUnavailable, SbxError
-from sbx.launch.audit_line import KEEP, NAME, START, append, folder_of, run_fields, stamp
+from sbx.launch.audit_line import KEEP, NAME, START, append, encode, folder_of, run_fields, stamp
 from sbx.model.result import Denial, Result
 
 if TYPE_CHECKING:
@@ -24,12 +24,21 @@ def environ_bytes() -> dict[bytes, bytes]:
     return {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()}
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+
+def quick_encode(fields: dict[str, Any]) -> str:
+    """What `encode` writes, by a module that is here anyway. It would let lone surrogates through."""
+    text = _ENCODER.encode(fields)
+    return encode(fields) if "\\ud" in text else text
+
+
 def record(result: Result, done: Done) -> None:
     """One line for a run. Trouble becomes a note of the report."""
     fields = fields_of(result)
     if result.denials:
         fields.update(_rules_of(done.options))
-    trouble = append(fields, done.environ or environ_bytes())
+    trouble = append(fields, done.environ or environ_bytes(), quick_encode)
     if trouble is not None:
         done.notes.append(f"no audit record was written: {trouble}")
 

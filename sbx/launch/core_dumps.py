@@ -21,12 +21,23 @@ NUMERIC = tuple("pPiItugsd")
 
 def forbid_denied(judge: Judge) -> None:
     """For this process and all that comes from it."""
-    try:
-        denied = may_be_denied(judge, _read(b"core_pattern"), _read(b"core_uses_pid"))
-    except OSError:
-        denied = True  # nothing is known about the name
-    if denied:
+    if is_denied(judge):
         syscall("prlimit64", NUMBERS["prlimit64"], "llzl", 0, RLIMIT_CORE, bytes(16), 0)
+
+
+def is_denied(judge: Judge) -> bool:
+    """The last answer is remembered: for whoever asks before it is cloned again and again."""
+    global _answered
+    try:
+        settings = (_read(b"core_pattern"), _read(b"core_uses_pid"))
+    except OSError:
+        return True  # nothing is known about the name
+    if _answered is None or _answered[0] is not judge or _answered[1] != settings:
+        _answered = (judge, settings, may_be_denied(judge, *settings))
+    return _answered[2]
+
+
+_answered: tuple[Judge, tuple[bytes, bytes], bool] | None = None
 
 
 def _read(name: bytes) -> bytes:

@@ -66,6 +66,7 @@ def _import_for_later() -> None:
     import gc
     import resource  # noqa: F401
 
+    import sbx.launch.core_dumps
     import sbx.launch.hand
     import sbx.launch.keeper
     import sbx.launch.listener
@@ -208,6 +209,10 @@ def start_template(launch: Launch, descriptors: list[int], parent_fd: int) -> No
             inside.tell(status_fd, (inside.FAILED, *failed.args))
             os._exit(125)
         os.close(parent_fd)
+        if launch["future"] is not None:
+            from sbx.launch.core_dumps import is_denied  # imported before
+
+            is_denied(launch["future"][0])  # asked once, for all
         inside.tell(status_fd, (inside.STARTED, 0))
         os.close(status_fd)
 
