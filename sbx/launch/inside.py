@@ -50,9 +50,10 @@ def live_inside(
     launch: Launch, run: Run, status_fd: int, parent_fd: int, set_up: Any = None, supervise: Any = None
 ) -> NoReturn:
     """Never returns: the process ends here, whatever happens. The library's launcher brings its own `set_up` and
-    `supervise` (see template)."""
+    `supervise` (see template), and forgot all handlers before."""
     try:
-        _forget_handlers()
+        if set_up is None:
+            forget_handlers()
         # A group of its own: what the terminal or the shell sends to sbx's group arrives once, through the supervisor.
         # And a session of its own unless the command shares the terminal: what is opened on its behalf (see `names`)
         # must not find the caller's as /dev/tty.
@@ -76,7 +77,7 @@ def live_inside(
         os._exit(125)
 
 
-def _forget_handlers() -> None:
+def forget_handlers() -> None:
     """A program that uses the library has handlers of its own: here they would run for whoever signals this process."""
     for number in range(1, 65):
         if number in FATAL or callable(signals.getsignal(number)):

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         future: tuple[Any, dict[int, str]] | None  # judge and calls, where names made during the run are judged
         hand: NotRequired[HandPlan | None]  # see hand: for names in read-only folders
         trace: NotRequired[tuple[Any, ...] | None]  # see tracing: what a traced run looks at
+        private: NotRequired[tuple[Any, ...]]  # see template: what each sandbox makes anew
 
     class Run(TypedDict):
         argv: tuple[bytes, ...]
