@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from sbx.errors import SandboxUnavailable, SbxError
-from sbx.launch.audit_line import KEEP, NAME, START, append, folder_of, run_fields, stamp
+from sbx.launch.audit_line import KEEP, NAME, START, append, encode, folder_of, run_fields, stamp
 from sbx.model.result import Denial, Result
 from sbx.policy.digest import sha256_hex
 
@@ -25,12 +25,22 @@ def environ_bytes() -> dict[bytes, bytes]:
     return {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()}
 
 
+def quick_encode(fields: dict[str, Any]) -> str:
+    """What `encode` writes, by json where that is here anyway, as in programs that use the library."""
+    if "json" not in sys.modules:
+        return encode(fields)
+    import json
+
+    text = json.dumps(fields, separators=(",", ":"))
+    return encode(fields) if "\\ud" in text else text  # it would let lone surrogates through
+
+
 def record(result: Result, done: Done) -> None:
     """One line for a run. Trouble becomes a note of the report."""
     fields = fields_of(result)
     if result.denials:
         fields.update(_rules_of(done.options))
-    trouble = append(fields, done.environ or environ_bytes())
+    trouble = append(fields, done.environ or environ_bytes(), quick_encode)
     if trouble is not None:
         done.notes.append(f"no audit record was written: {trouble}")
 

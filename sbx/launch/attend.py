@@ -1,7 +1,8 @@
 """pid 1's loop where calls are judged: notifications from the filter, children, signals from the supervisor.
 
-The command is forked instead of spawned here, because it is the forked child that installs the filter: this process
-must not be under it. The filter's listener comes back over a socket.
+The command is under the filter and this process must not be. So a thread of this process goes under the filter, spawns
+the command and ends (`UnderFilter`); or the command is forked, installs the filter itself, and the filter's listener
+comes back over a socket (`spawn_listened`).
 
 Who judges (`listener`, `names`, the rules' matcher) is loaded when the first notification arrives, out of this
 process's own memory: by then it stands in the private root and imports nothing from a file (see `start`).
@@ -10,10 +11,11 @@ process's own memory: by then it stands in the private root and imports nothing 
 from __future__ import annotations
 
 import _socket
+import _thread
 import select
 import sys
 
-from sbx.kernel import process, seccomp
+from sbx.kernel import process, seccomp, signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.kernel.call import NUMBERS, syscall
 
@@ -27,8 +29,55 @@ if TYPE_CHECKING:
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
-EIO = 5
+EIO, EAGAIN = 5, 11
 RLIMIT_CORE = 4
+ALL_SIGNALS = (*range(1, 32), *range(34, 65))  # but those of the C library
+
+
+class UnderFilter:
+    """A thread under the filter: what it spawns is under it as well. It serves one call, and ends.
+
+    A fork copies an interpreter's memory page by page, only to throw it away: a third of the price of a fresh sandbox.
+    During the spawn nobody answers the filter (`posix_spawn` keeps the interpreter's lock), and nothing that it does
+    needs to ask: not to be used where the filter hands over execve, as that of a trace does.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        """OSError where there can be no thread, or no filter."""
+        self._asked, self._answered = _thread.allocate_lock(), _thread.allocate_lock()
+        self._asked.acquire()
+        self._answered.acquire()
+        self._result: int | Exception = 0
+        self._function: Callable[[], int] = lambda: _go_under(launch)
+        try:
+            _thread.start_new_thread(self._live, ())
+        except RuntimeError as error:
+            raise OSError(EAGAIN, str(error)) from None
+        self.listener = _own(self._outcome())
+
+    def call(self, function: Callable[[], int]) -> int:
+        self._function = function
+        self._asked.release()
+        return self._outcome()
+
+    def _live(self) -> None:
+        signals.pthread_sigmask(signals.SIG_BLOCK, ALL_SIGNALS)  # they are for the thread that waits for them
+        self._perform()
+        self._asked.acquire()
+        self._perform()
+
+    def _perform(self) -> None:
+        try:
+            self._result = self._function()
+        except Exception as error:
+            self._result = error
+        self._answered.release()
+
+    def _outcome(self) -> int:
+        self._answered.acquire()
+        if isinstance(self._result, Exception):
+            raise self._result
+        return self._result
 
 
 def spawn_listened(
@@ -45,9 +94,7 @@ def spawn_listened(
         try:
             ours.close()
             prepare()
-            if launch["future"] is not None:
-                forbid_core_files(launch["future"][0], launch.get("core_files"))
-            handed = seccomp.install(launch["seccomp"], seccomp.FLAG_NEW_LISTENER | seccomp.FLAG_WAIT_KILLABLE_RECV)
+            handed = _go_under(launch)
             rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, handed.to_bytes(4, "little"))
             theirs.sendmsg([b"l"], [rights])
             os.close(handed)
@@ -61,10 +108,20 @@ def spawn_listened(
     ours.close()
     if not data or not control:
         raise OSError(EIO, "the system call filter did not hand its listener over")
-    listener = int.from_bytes(control[0][2][:4], "little")
+    return child, _own(int.from_bytes(control[0][2][:4], "little"))
+
+
+def _go_under(launch: Launch) -> int:
+    """This thread, and all that comes from it. Returns the listener's descriptor."""
+    if launch["future"] is not None:
+        forbid_core_files(launch["future"][0], launch.get("core_files"))
+    return seccomp.install(launch["seccomp"], seccomp.FLAG_NEW_LISTENER | seccomp.FLAG_WAIT_KILLABLE_RECV)
+
+
+def _own(listener: int) -> int:
     os.set_inheritable(listener, False)
     seccomp.wake_up_in_step(listener)
-    return child, listener
+    return listener
 
 
 def forbid_core_files(judge: Any, known: tuple[bytes, bytes, bool] | None) -> None:

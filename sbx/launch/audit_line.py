@@ -15,7 +15,7 @@ from sbx.launch.redact import redactor_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
 NAME = b"audit.jsonl"
@@ -136,7 +136,7 @@ def folder_of(environ: Mapping[bytes, bytes]) -> bytes | None:
     return home + b"/.local/state/sbx"
 
 
-def append(fields: dict[str, Any], environ: Mapping[bytes, bytes]) -> str | None:
+def append(fields: dict[str, Any], environ: Mapping[bytes, bytes], encode: Callable[[Any], str] = encode) -> str | None:
     """Write one record. Returns what went wrong, or None."""
     folder = folder_of(environ)
     if folder is None:

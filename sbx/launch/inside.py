@@ -50,9 +50,10 @@ def live_inside(
     launch: Launch, run: Run, status_fd: int, parent_fd: int, set_up: Any = None, supervise: Any = None
 ) -> NoReturn:
     """Never returns: the process ends here, whatever happens. The library's launcher brings its own `set_up` and
-    `supervise` (see template)."""
+    `supervise` (see template), and forgot all handlers before."""
     try:
-        _forget_handlers()
+        if set_up is None:
+            forget_handlers()
         # A group of its own: what the terminal or the shell sends to sbx's group arrives once, through the supervisor.
         # And a session of its own unless the command shares the terminal: what is opened on its behalf (see `names`)
         # must not find the caller's as /dev/tty.
@@ -76,7 +77,7 @@ def live_inside(
         os._exit(125)
 
 
-def _forget_handlers() -> None:
+def forget_handlers() -> None:
     """A program that uses the library has handlers of its own: here they would run for whoever signals this process."""
     for number in range(1, 65):
         if number in FATAL or callable(signals.getsignal(number)):
@@ -137,8 +138,22 @@ def _command_changed(command: int, run: Run, status: int, max_rss: int, status_f
         return
     # What it waited for counts as its own; what outlived it is killed with this process and not counted.
     total = os.times()
+    if "told_last" in run:
+        _end_the_rest()
     tell(status_fd, (EXITED, status, total.children_user, total.children_system, max_rss))
     os._exit(0)
+
+
+def _end_the_rest() -> None:
+    """What the command left running, before its end is told: then nobody has to wait until the kernel has taken the
+    sandbox apart."""
+    try:
+        os.kill(-1, SIGKILL)  # everybody in this pid namespace but pid 1
+        wait = process.Waiting()
+        while True:
+            wait(WALL)
+    except (ProcessLookupError, ChildProcessError):
+        return
 
 
 def command_stopped(command: int, run: Run, number: int) -> tuple[Any, ...] | None:
@@ -155,16 +170,15 @@ def command_stopped(command: int, run: Run, number: int) -> tuple[Any, ...] | No
 
 def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
     """The same, with a filter that hands calls over to this process (see `names`)."""
-    from sbx.launch.attend import attend, make_serving, spawn_listened  # imported before, by start
-
-    def failed(error: OSError) -> None:
-        tell(status_fd, (FAILED, "install the system call filter", error.errno or 0, str(error), b""))
+    from sbx.launch.attend import attend, make_serving  # imported before, by start
 
     # Blocked before the fork: a command that ends at once must not end unheard.
     heard = tuple(number for number in FORWARDED if signals.getsignal(number) != signals.SIG_IGN)
     heard = (*heard, SIGCHLD, SIGCONT, SIGTSTP, CONTINUE_WITH_TERMINAL)
     signals.pthread_sigmask(signals.SIG_BLOCK, {*heard, SIGTTOU, SIGTTIN})
-    command, listener = spawn_listened(launch, lambda: lead_group(run), lambda: execute(run, status_fd), failed)
+    command, listener = _start_listened(launch, run, status_fd)
+    if command == 0:
+        return
     let_go_of_streams()
     tell(status_fd, (STARTED, command))
 
@@ -188,6 +202,30 @@ def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
         from sbx.launch.tracing import Tracing  # imported before, as the rest
 
         Tracing(listener, trace, serving, lambda message: tell(status_fd, message)).loop(heard, on_signal)
+
+
+def _start_listened(launch: Launch, run: Run, status_fd: int) -> tuple[int, int]:
+    """The command, or 0 when it could not be executed and the supervisor was told; and the filter's listener."""
+    from sbx.launch.attend import UnderFilter, spawn_listened  # imported before, as above
+
+    under = run.get("under")
+    # By a fork where the command is to have the terminal before its first line runs, where a thread could take
+    # the command's share of a limit, and where the exec itself is handed over.
+    if (
+        under is None
+        and not run["foreground"]
+        and not run["rlimits"]
+        and run["cgroup_fd"] < 0
+        and "trace" not in launch
+    ):
+        under = setup.step("install the system call filter", UnderFilter, launch)
+    if under is not None:
+        return under.call(lambda: spawn(run, status_fd)), under.listener
+
+    def failed(error: OSError) -> None:
+        tell(status_fd, (FAILED, "install the system call filter", error.errno or 0, str(error), b""))
+
+    return spawn_listened(launch, lambda: lead_group(run), lambda: execute(run, status_fd), failed)
 
 
 def _reap(command: int, run: Run, status_fd: int) -> None:

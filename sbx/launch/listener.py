@@ -24,6 +24,7 @@ EPERM, EIO, E2BIG, EAGAIN, EFAULT, EINVAL, ENOSYS = 1, 5, 7, 11, 14, 22, 38
 O_PATH = 0o10000000
 ADDRESS_MAX = 128  # struct sockaddr_storage; longer ones fail as they are
 SIGALRM = 14
+ALL_SIGNALS = (*range(1, 32), *range(34, 65))  # but those of the C library
 O_CREATES = 0o100 | 0o20000000  # O_CREAT, and the bit of O_TMPFILE that is its own
 OPEN_FLAGS, RESOLVE_FLAGS, RESOLVE_CACHED = 0o37777703, 0x3F, 0x20  # what openat2 knows
 

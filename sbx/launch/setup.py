@@ -70,9 +70,9 @@ def die_with_parent(parent_fd: int) -> None:
         os._exit(125)
 
 
-def step(words: str, function: Any, *arguments: Any) -> None:
+def step(words: str, function: Any, *arguments: Any) -> Any:
     try:
-        function(*arguments)
+        return function(*arguments)
     except OSError as error:
         subject = arguments[0] if arguments and isinstance(arguments[0], bytes | str) else b""
         raise SetupStep(words, error.errno or 0, str(error), subject[:4096]) from None

@@ -41,16 +41,28 @@ def serve_once(launch: Launch, run: Run, control_fd: int) -> None:
     """A sandbox that is set up before its one command is known; then everything is as `sbx run` has it."""
     del run  # the launcher's own, empty
     inside.let_go_of_streams()
+    under = None
+    if launch["future"] is not None:
+        from sbx.launch.attend import UnderFilter  # imported before, by the zygote
+
+        try:
+            under = setup.step("install the system call filter", UnderFilter, launch)
+        except SetupStep as failed:
+            inside.tell(control_fd, (inside.FAILED, *failed.args))
+            os._exit(125)
     inside.tell(control_fd, (inside.STARTED, 0))
     message, descriptors = receive(_socket.socket(fileno=control_fd))
     if message is None:
         os._exit(0)
     command: Run = message[0]
+    command["told_last"] = True
+    if under is not None:
+        command["under"] = under
     status_fd = descriptors[0]
     command["streams"] = (descriptors[1], descriptors[2], descriptors[3])
     try:
         setup.step("enter the working directory", os.chdir, command["cwd"])  # type: ignore[typeddict-item]
-        setup.descriptors(command, (status_fd,))
+        setup.descriptors(command, (status_fd,) if under is None else (status_fd, under.listener))
         setup.limits(command)
     except SetupStep as failed:
         inside.tell(status_fd, (inside.FAILED, *failed.args))

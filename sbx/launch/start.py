@@ -18,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NotRequired, TypedDict
 
+    from sbx.launch.attend import UnderFilter
     from sbx.launch.hand import HandPlan
 
     class Launch(TypedDict):
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         hand: NotRequired[HandPlan | None]  # see hand: for names in read-only folders
         core_files: NotRequired[tuple[bytes, bytes, bool] | None]  # the host's setting, and whether they are denied
         trace: NotRequired[tuple[Any, ...] | None]  # see tracing: what a traced run looks at
+        private: NotRequired[tuple[Any, ...]]  # see template: what each sandbox makes anew
 
     class Run(TypedDict):
         argv: tuple[bytes, ...]
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
         hand_pid: NotRequired[int]  # to be waited for at the end, or 0
         hand: NotRequired[int]  # the socket to ask the hand outside; only where the launch has one
         gate: int  # where the word comes from that the command may start, or -1
+        told_last: NotRequired[bool]  # there: the end is told when nothing of the command is left
+        under: NotRequired[UnderFilter]  # who spawns the command, where it is there before the command is known
 
 
 assert sys.platform == "linux"  # for type checkers on other platforms

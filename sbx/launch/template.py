@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from sbx.kernel import mounts
+from sbx.kernel import mounts, process
 from sbx.launch import setup
 from sbx.launch.root import (
     BIND_RO,
@@ -29,8 +29,12 @@ from sbx.launch.root import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from sbx.launch.root import LaunchOp
     from sbx.launch.start import Launch, Run
+
+    Parts: TypeAlias = tuple[tuple[LaunchOp, list[LaunchOp]], ...]
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
@@ -72,6 +76,15 @@ def contents(operations: tuple[LaunchOp, ...], place: bytes) -> list[LaunchOp]:
     return found
 
 
+def private_parts(operations: tuple[LaunchOp, ...]) -> Parts:
+    """What `renew` makes anew, each with what the plan puts into it."""
+    return tuple(
+        (each, contents(operations, each[1]) if each[0] == TMPFS else [])
+        for each in operations
+        if each[0] in (TMPFS, PROC, DEV)
+    )
+
+
 def _below(path: bytes, place: bytes) -> bool:
     return path.startswith(place + b"/")
 
@@ -79,13 +92,15 @@ def _below(path: bytes, place: bytes) -> bool:
 def set_up_again(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> None:
     """In place of the set-up that builds a root."""
     setup.die_with_parent(parent_fd)
+    if launch["namespaces"] & process.CLONE_NEWNET:
+        setup.step("make a network namespace", process.unshare, process.CLONE_NEWNET)
     if launch["loopback"]:
         setup.loopback_up()
     if run["channel"] >= 0:
         setup.offer_listener(run["channel"], launch["proxy_port"])
     umask = os.umask(0)
     try:
-        _Renewed(b"", restrict_proc=launch["restrict_proc"]).renew(launch["operations"])
+        _Renewed(b"", restrict_proc=launch["restrict_proc"]).renew(launch["private"])
     except OSError as error:
         raise SetupStep("renew the private root", error.errno or 0, str(error), b"") from None
     os.umask(umask)
@@ -95,11 +110,11 @@ def set_up_again(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> No
 class _Renewed(Root):
     """The root this process stands in already: its private parts once more, over the template's."""
 
-    def renew(self, operations: tuple[LaunchOp, ...]) -> None:
-        for each in operations:
+    def renew(self, parts: Parts) -> None:
+        for each, inner in parts:
             code, path = each[0], each[1]
             if code == TMPFS:
-                self._renew_tmpfs(each, contents(operations, path))
+                self._renew_tmpfs(each, inner)
             elif code == PROC:
                 self._proc(path)
             elif code == DEV:

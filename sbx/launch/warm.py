@@ -196,6 +196,7 @@ def start_template(launch: Launch, descriptors: list[int], parent_fd: int) -> No
         return
     status_fd, control_fd = descriptors
     try:
+        inside.forget_handlers()
         try:
             process.close_from(3, (status_fd, control_fd, parent_fd))
             setup.die_with_parent(parent_fd)
@@ -210,6 +211,7 @@ def start_template(launch: Launch, descriptors: list[int], parent_fd: int) -> No
             inside.tell(status_fd, (inside.FAILED, *failed.args))
             os._exit(125)
         os.close(parent_fd)
+        _prepare_for_all(launch)
         inside.tell(status_fd, (inside.STARTED, 0))
         os.close(status_fd)
 
@@ -221,10 +223,19 @@ def start_template(launch: Launch, descriptors: list[int], parent_fd: int) -> No
         os._exit(125)
 
 
+def _prepare_for_all(launch: Launch) -> None:
+    """What would be the same work in each sandbox."""
+    from sbx.launch.template import private_parts  # imported before
+
+    launch["private"] = private_parts(launch["operations"])
+
+
 def _from_template(launch: Launch, message: tuple[Any, ...], descriptors: list[int], parent_fd: int) -> None:
     kind, cwd, run = message
     run = connect(run, descriptors)
-    pid = process.clone(launch["namespaces"] & ~(process.CLONE_NEWUSER), run["cgroup_fd"])
+    # The network's is left to the new process: making one waits for those that are being taken apart, and here
+    # everybody else would wait, too.
+    pid = process.clone(launch["namespaces"] & ~(process.CLONE_NEWUSER | process.CLONE_NEWNET), run["cgroup_fd"])
     if pid == 0:
         from sbx.launch.shared import serve_commands, serve_once  # imported before
         from sbx.launch.template import set_up_again

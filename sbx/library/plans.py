@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,9 +24,38 @@ if TYPE_CHECKING:
     from sbx.launch.perform import Prepared
     from sbx.model.profile import EffectiveProfile
 
+SETTLED_S = 3  # a folder that changed less ago may change again without its clock moving on
 KEPT = 8  # templates of one process: each is a small process that holds some mounts
 
 Place = tuple[bytes, tuple[int, int] | None]
+
+
+class Absences:
+    """Names that a plan depends on not being there: folder by folder, since a folder that did not change has no new
+    ones. `others` are the plan's other dependencies."""
+
+    def __init__(self, dependencies: tuple[tuple[Any, ...], ...]) -> None:
+        self.others = tuple(each for each in dependencies if each[0] != store.ABSENT)
+        self._folders: dict[bytes, list[tuple[Any, ...]]] = {}
+        for each in dependencies:
+            if each[0] == store.ABSENT:
+                self._folders.setdefault(each[1].rpartition(b"/")[0] or b"/", []).append(each)
+        self._seen: dict[bytes, tuple[int, int, int]] = {}
+
+    def hold(self, environ: dict[bytes, bytes]) -> bool:
+        for folder, names in self._folders.items():
+            try:
+                found = os.stat(folder)
+            except OSError:
+                continue  # no folder, no names
+            stamp = (found.st_ctime_ns, found.st_ino, found.st_dev)
+            if self._seen.get(folder) == stamp:
+                continue
+            if not store.unchanged(tuple(names), environ):
+                return False
+            if time.time() - found.st_ctime > SETTLED_S:
+                self._seen[folder] = stamp
+        return True
 
 
 @dataclass(eq=False)
@@ -39,12 +69,18 @@ class ReadyPlan:
     fits: bool  # can sandboxes be made from a template?
     spares: Spares = field(default_factory=Spares)
     environment: Any = None  # what the last caller's environment became (see running)
+    _absences: Absences = field(init=False)
     _template: Template | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def __post_init__(self) -> None:
+        self._absences = Absences(self.dependencies or ())
+
     def current(self, environ: dict[bytes, bytes]) -> bool:
         """Is everything it was made from as it was?"""
-        if self.dependencies is None or not store.unchanged(self.dependencies, environ):
+        if self.dependencies is None or not store.unchanged(self._absences.others, environ):
+            return False
+        if not self._absences.hold(environ):
             return False
         return all(identity(path) == known for path, known in self.places)
 

@@ -122,6 +122,7 @@ class Running:
                 watch=self.keeper.watch,
                 pidfd=-1 if self._fresh is None else self._fresh.hand_over(),
                 shared_pidfd=-1 if self.sandbox is None else self.sandbox.pidfd,
+                told_last=self.sandbox is not None or self._fresh is not None,
                 kill_signal=inside.SIGKILL if prepared["launch"]["namespaces"] else inside.KILL_EVERYTHING,
             )
         except BaseException:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sbx.library.plans import ReadyPlan
 
 
-MAX_SPARES = max(2, os.cpu_count() or 1)
+MAX_SPARES = 4
 
 
 class SharedSandbox:
@@ -129,7 +129,7 @@ class Spares:
     def refill(self, plan: ReadyPlan, template: Template) -> None:
         """One more, in the background: it is built while the command that took one runs."""
         with self._lock:
-            if len(self._waiting) < MAX_SPARES and not self._closed:
+            while len(self._waiting) < MAX_SPARES and not self._closed:
                 self._waiting.append(SharedSandbox(plan, template, once=True))
 
     def close(self) -> None:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 
 class Remote(Supervisor):
-    """`shared_pidfd` is that of the shared sandbox, where the command has none of its own."""
+    """`shared_pidfd` is that of the shared sandbox, where the command has none of its own. `told_last`: whoever is
+    inside tells of the command's end only when nothing of it is left."""
 
     def __init__(
         self,
@@ -41,12 +42,14 @@ class Remote(Supervisor):
         watch: Callable[[], str | None] | None,
         pidfd: int = -1,
         shared_pidfd: int = -1,
+        told_last: bool = False,
         kill_signal: int = inside.SIGKILL,
     ) -> None:
         super().__init__(-1, status.fileno(), wall_s=wall_s, grace_s=grace_s, pumps=pumps, kill_signal=kill_signal)
         self.status = status
         self._watch_when_born = watch
         self.shared_pidfd = shared_pidfd
+        self.told_last = told_last
         self.pidfd = pidfd
         self.done = False
         self._unsent: list[int] = []
@@ -140,11 +143,12 @@ class Remote(Supervisor):
     @property
     def _ended_by(self) -> int:
         """What becomes readable when nothing of the command is left; -1 when the launcher inside has said so."""
-        if self.shared_pidfd < 0:
-            return self.pidfd
+        last = self.pidfd if self.shared_pidfd < 0 else self.shared_pidfd
+        if not self.told_last:
+            return last
         seen = self.outcome
         said = seen["status"] is not None or seen["exec_errno"] is not None
-        return -1 if said or (seen["failure"] is not None and not seen["started"]) else self.shared_pidfd
+        return -1 if said or (seen["failure"] is not None and not seen["started"]) else last
 
     def _is_gone(self, patience_ms: int | None) -> bool:
         if self._ended_by < 0:
@@ -183,6 +187,8 @@ class Remote(Supervisor):
     def _message(self, message: tuple[Any, ...]) -> None:
         if message[0] != BORN:
             super()._message(message)
+        if message[0] == inside.EXITED and self.told_last:
+            self.open = False  # nothing follows
 
     def _born(self, pidfd: int) -> None:
         self.pidfd = pidfd

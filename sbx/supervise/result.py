@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 
@@ -45,7 +46,7 @@ def redactor_of(done: Done) -> Redactor:
 def make_result(done: Done) -> Result:
     redactor = redactor_of(done)
     ended = judge(done.outcome, done.prepared["limits"])
-    enforced = {row[0]: Applied(row[1], row[2], row[3]) for row in done.prepared["enforced"]}
+    enforced = dict(_applied(done.prepared["enforced"]))
     done.notes.extend(stream_notes(done.streams))
     streams = done.streams
     return Result(
@@ -68,6 +69,12 @@ def make_result(done: Done) -> Result:
         network=done.network,
         enforced=enforced,
     )
+
+
+@functools.lru_cache(maxsize=16)
+def _applied(rows: tuple[tuple[str, bool, bool, str], ...]) -> dict[str, Applied]:
+    """The same for every run of a plan."""
+    return {row[0]: Applied(row[1], row[2], row[3]) for row in rows}
 
 
 def failed_result(error: SbxError, options: dict[str, Any], command: list[str]) -> Result:
@@ -156,7 +163,10 @@ def to_json(result: Result, redactor: Redactor | None = None) -> dict[str, Any]:
         "usage": asdict(result.usage),
         "denials": [{key: _plain(value) for key, value in asdict(each).items()} for each in result.denials],
         "network": [{key: _plain(value) for key, value in each.items()} for each in result.network],
-        "enforced": {name: asdict(each) for name, each in result.enforced.items()},
+        "enforced": {
+            name: {"requested": each.requested, "applied": each.applied, "details": each.details}
+            for name, each in result.enforced.items()
+        },
     }
 
 
