@@ -206,19 +206,11 @@ def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
 
 def _start_listened(launch: Launch, run: Run, status_fd: int) -> tuple[int, int]:
     """The command, or 0 when it could not be executed and the supervisor was told; and the filter's listener."""
-    from sbx.launch.attend import UnderFilter, spawn_listened  # imported before, as above
+    from sbx.launch.attend import spawn_listened  # imported before, as above
 
+    # Not for every run: it is no faster where the filter has to be installed then, and the C library's spawn leaves its
+    # own two signals ignored.
     under = run.get("under")
-    # By a fork where the command is to have the terminal before its first line runs, where a thread could take
-    # the command's share of a limit, and where the exec itself is handed over.
-    if (
-        under is None
-        and not run["foreground"]
-        and not run["rlimits"]
-        and run["cgroup_fd"] < 0
-        and "trace" not in launch
-    ):
-        under = setup.step("install the system call filter", UnderFilter, launch)
     if under is not None:
         return under.call(lambda: spawn(run, status_fd)), under.listener
 
