@@ -235,8 +235,8 @@ def _prepare_for_all(launch: Launch) -> None:
 def _from_template(launch: Launch, message: tuple[Any, ...], descriptors: list[int], parent_fd: int) -> None:
     kind, cwd, run = message
     run = connect(run, descriptors)
-    # The network's is left to the new process: making one waits for those that are being taken apart, and here everybody
-    # else would wait, too.
+    # The network's is left to the new process: making one waits for those that are being taken apart, and here
+    # everybody else would wait, too.
     pid = process.clone(launch["namespaces"] & ~(process.CLONE_NEWUSER | process.CLONE_NEWNET), run["cgroup_fd"])
     if pid == 0:
         from sbx.launch.shared import serve_commands, serve_once  # imported before
