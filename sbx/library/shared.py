@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sbx.library.plans import ReadyPlan
 
 
-MAX_SPARES = 4
+MAX_SPARES = 4  # making one waits for the kernel now and then: others go on meanwhile
 
 
 class SharedSandbox:
