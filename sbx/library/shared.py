@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sbx.library.plans import ReadyPlan
 
 
-MAX_SPARES = 4
+MAX_SPARES = 4  # making one waits for the kernel now and then: others go on meanwhile
 
 
 class SharedSandbox:
@@ -127,10 +127,12 @@ class Spares:
         return found
 
     def refill(self, plan: ReadyPlan, template: Template) -> None:
-        """One more, in the background: it is built while the command that took one runs."""
+        """In the background: built while the command that took one runs. Two for each that was taken, up to a few:
+        who runs one command does not pay for many."""
         with self._lock:
-            while len(self._waiting) < MAX_SPARES and not self._closed:
-                self._waiting.append(SharedSandbox(plan, template, once=True))
+            for _ in range(2):
+                if len(self._waiting) < MAX_SPARES and not self._closed:
+                    self._waiting.append(SharedSandbox(plan, template, once=True))
 
     def close(self) -> None:
         """No more of them. Those that were taken live on until their command has ended."""

@@ -172,3 +172,11 @@ def test_the_hot_path_writes_the_same_fields(home: Path) -> None:
     [fast] = audit.records()
     assert fast["argv"] == ["true", "[REDACTED]"]
     assert set(fast) == {"time", *audit.fields_of(result())}
+
+
+def test_the_quick_encoder_writes_what_the_hot_path_writes() -> None:
+    plain = {"argv": ["true", "a b", 'quo"ted'], "rc": 0, "ok": True, "none": None, "text": "ümlaut"}
+    assert audit.quick_encode(plain) == encode(plain)
+    odd = {"argv": ["\udcff", "\U0001f600"]}
+    assert audit.quick_encode(odd) == encode(odd)
+    assert "\\udcff" not in audit.quick_encode(odd)
