@@ -1,8 +1,8 @@
 # Everything a contributor or a CI step needs. On a fresh clone: Python >= 3.11 and make, nothing else.
 #   make demo    see what sbx is for           make bench   compare with peers
 #   make test    run every test                make matrix  run on other kernels
-#   make check   what CI runs                  make docs    regenerate what is generated
-#   make wheel   wheel and sdist into dist/    make coverage  tests with a report of what they reach
+#   make check   before each commit            make docs    regenerate what is generated
+#   make wheel   wheel and sdist into dist/    make coverage  what CI runs: tests, and what they reach
 
 SHELL := /bin/sh
 VENV := .venv
@@ -46,16 +46,9 @@ matrix: $(STAMP)
 docs: $(STAMP)
 	@$(BIN)/python docs/generate.py
 
-# Lines that run in the supervisor and on the compile side. What runs as pid 1 inside a sandbox ends with _exit and is
-# out of reach for the tool: it counts only as far as unit tests call it.
+# The same tests, and which lines they reach: also those of pid 1 inside a sandbox (tests/covered).
 coverage: $(STAMP)
-	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest -q $(PYTEST_ARGS)
-	@$(BIN)/coverage combine --quiet
-	@$(BIN)/coverage report --format=total | xargs printf 'overall: %s %%\n'
-	@$(BIN)/coverage report --include='sbx/launch/*,sbx/kernel/*,sbx/backends/*,sbx/planner/*,sbx/model/*' --format=total \
-	  | xargs printf 'enforcement: %s %%\n'
-	@$(BIN)/coverage report --skip-covered --sort=miss --fail-under=85
+	@.ci/coverage $(PYTEST_ARGS)
 
 wheel: $(STAMP)
 	@$(BIN)/python -m hatchling build -d dist

@@ -37,9 +37,8 @@ class RunningProxy:
         events, event_fd = os.pipe()
         fds = (listener.fileno(), lifeline, event_fd)
         argv = proxy_argv(listener.fileno(), lifeline_fd=lifeline, event_fd=event_fd)
-        self.process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=fds, env={"PATH": os.environ["PATH"]}
-        )
+        env = {name: os.environ[name] for name in ("PATH", "COVERED_LINES") if name in os.environ}
+        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=fds, env=env)
         assert self.process.stdin is not None
         self.process.stdin.write(settings.to_json())
         self.process.stdin.close()

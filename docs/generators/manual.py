@@ -17,7 +17,27 @@ def pages() -> dict[str, str]:
     found = {"sbx.1": _overview(), "sbx-policy.5": _policy()}
     for command in COMMANDS:
         found[f"sbx-{command.name}.1"] = _command(command)
-    return found
+    return {name: _wrapped(page) for name, page in found.items()}
+
+
+def _wrapped(page: str) -> str:
+    """No line of text beyond 80 bytes, as mandoc wants its input. Not in examples, nor in the tag of a paragraph."""
+    lines: list[str] = []
+    filled = True
+    for line in page.splitlines():
+        filled = {".nf": False, ".EX": False, ".fi": True, ".EE": True}.get(line, filled)
+        is_tag = bool(lines) and lines[-1].startswith(".TP")
+        if line.startswith((".", "'")) or not filled or is_tag:
+            lines.append(line)
+            continue
+        lines.append("")
+        for word in line.split(" "):
+            joined = f"{lines[-1]} {word}" if lines[-1] else word
+            if len(joined.encode()) <= 80 or not lines[-1]:
+                lines[-1] = joined
+            else:
+                lines.append("\\&" + word if word[:1] in (".", "'") else word)
+    return "\n".join(lines) + "\n"
 
 
 def text(words: str) -> str:

@@ -179,7 +179,10 @@ def unknown(word: str, rest: list[str]) -> UsageError:
 
     shown = visible(word)
     if word.startswith("-"):
-        return UsageError(f"there is no option {shown} before a command", remedy="'sbx --help' lists the commands")
+        remedy = "'sbx --help' lists the commands"
+        if word.partition("=")[0].removeprefix("--") in {row[0] for row in BY_NAME["run"].options}:
+            remedy = f"it is one of 'sbx run': sbx run {shown} …"
+        return UsageError(f"there is no option {shown} before a command", remedy=remedy)
     close = nearest(word, BY_NAME)
     message = f"'{shown}' is not a command of sbx"
     if which(word) is not None:

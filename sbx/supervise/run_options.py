@@ -88,4 +88,6 @@ def working_directory(options: Mapping[str, Any]) -> str:
     folder = os.path.realpath(os.path.join(start, named)) if named else os.path.realpath(start)
     if not os.path.isdir(folder):
         raise UsageError(f"--cwd {named}: no such directory", remedy="name a directory that exists")
+    if not os.access(folder, os.X_OK):
+        raise UsageError(f"{named or folder}: you may not enter this directory", remedy="name one of yours with --cwd")
     return folder

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -191,10 +192,12 @@ def test_a_lost_worker_loses_no_job(sbx: Any, workspace: Any) -> None:
 
 
 def worker_with_sandbox(pids: list[int]) -> int:
-    """The one in whose launcher's tree the sleep runs."""
-    for pid in pids:
-        if any(command == b"sleep\x001000\x00" for command in commands_below(pid)):
-            return pid
+    """The one in whose launcher's tree the sleep runs, or is about to: its shell has spoken before it executes it."""
+    for _ in range(500):
+        for pid in pids:
+            if any(command == b"sleep\x001000\x00" for command in commands_below(pid)):
+                return pid
+        time.sleep(0.01)
     raise AssertionError("nobody runs it")
 
 

@@ -37,6 +37,23 @@ def test_a_program_instead_of_a_command(sbx: Any, workspace: Any) -> None:
     )
 
 
+def test_an_option_of_run_before_run(sbx: Any, workspace: Any) -> None:
+    done = sbx("--profile", "build", "--", "make")
+    assert (done.rc, done.stdout) == (2, "")
+    assert one_line(done.stderr).endswith("; it is one of 'sbx run': sbx run --profile …")
+    assert one_line(sbx("--nothing").stderr).endswith("; 'sbx --help' lists the commands")
+
+
+@requires(root=False)
+def test_a_folder_that_may_not_be_entered(sbx: Any, workspace: Any) -> None:
+    sealed = workspace.root / "sealed"
+    sealed.mkdir(mode=0)
+    done = sbx("run", "--cwd", "sealed", "--", "true")
+    sealed.chmod(stat.S_IRWXU)
+    assert (done.rc, done.stdout) == (125, "")
+    assert one_line(done.stderr) == "sbx: sealed: you may not enter this directory; name one of yours with --cwd"
+
+
 def test_help_in_every_spelling(sbx: Any, workspace: Any) -> None:
     for words in (["--help"], ["help"], ["-h"]):
         assert sbx(*words).stdout == sbx().stdout
