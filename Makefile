@@ -1,8 +1,8 @@
 # Everything a contributor or a CI step needs. On a fresh clone: Python >= 3.11 and make, nothing else.
 #   make demo    see what sbx is for           make bench   compare with peers
 #   make test    run every test                make matrix  run on other kernels
-#   make check   before each commit            make docs    regenerate what is generated
-#   make wheel   wheel and sdist into dist/    make coverage  what CI runs: tests, and what they reach
+#   make check   what CI runs                  make docs    regenerate what is generated
+#   make wheel   wheel and sdist into dist/    make coverage  tests, and what they reach
 
 SHELL := /bin/sh
 VENV := .venv
@@ -26,7 +26,8 @@ test-self: $(STAMP)
 test-user: $(STAMP)
 	@.ci/test --user-only $(PYTEST_ARGS)
 
-check: lint types test
+# With COVERAGE=yes the tests also say which lines they reach, and fail below what is asked for.
+check: lint types $(if $(COVERAGE),coverage,test)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

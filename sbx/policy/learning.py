@@ -222,12 +222,24 @@ class Generalizer:
                 rules.append(escape(path))  # not a folder that everybody shares, for one name in it
             else:
                 rules.append(_subtree(names[:-1]))
+        rules = self._near_together(rules)
         for folder, paths in written.items():
             if len(paths) > FEW and len(folder) > 1 and folder != self.home:
                 rules.append(_subtree(folder))
             else:
                 rules += [_subtree(split_path(path)) if os.path.isdir(path) else escape(path) for path in paths]
         return rules
+
+    def _near_together(self, rules: list[str]) -> list[str]:
+        """In the workspace, many folders in one are that one: a store of objects, by their first letters."""
+        inside: dict[str, set[str]] = {}
+        for rule in rules:
+            if rule.endswith("/**"):
+                inside.setdefault(rule[:-3].rpartition("/")[0], set()).add(rule)
+        start = _subtree(self.workspace)[:-2]
+        many = {above: names for above, names in inside.items() if len(names) > FEW and above.startswith(start)}
+        gone = {rule for names in many.values() for rule in names}
+        return [rule for rule in rules if rule not in gone] + [above + "/**" for above in many]
 
     def _untouched(self, changes: dict[str, set[str]]) -> list[str]:
         """Where the whole workspace has to be granted for names that come and go in it: the folders in it that the

@@ -19,19 +19,22 @@ if TYPE_CHECKING:
 FINAL = ("shipped deny", "deny", "always")
 
 
-def changes(view: View, location: str, denied: Sequence[tuple[str, Row | None]]) -> tuple[Change, ...]:
-    """What would lift each denial. `denied` names the lists that denied, each with the rule that decided."""
+def changes(
+    view: View, location: str, denied: Sequence[tuple[str, Row | None]], *, whole: bool | None = None
+) -> tuple[Change, ...]:
+    """What would lift each denial. `denied` names the lists that denied, each with the rule that decided. `whole`: with
+    all that is below; otherwise that is so for folders."""
     final = [row for _, row in denied if row is not None and row.origin in FINAL]
     if final:
         return tuple(dict.fromkeys(_lift_deny(row) for row in final))
-    rule = rule_for(view, location)
+    rule = rule_for(view, location, whole=whole)
     keys = [name for name, _ in denied]
     option = "--modify" if "modify" in keys else "--read"
     quoted = "'" + rule.replace("'", "'\\''") + "'"
     return (_policy_line(view, keys, rule), ("option", f"for one run: sbx run {option} {quoted}"))
 
 
-def rule_for(view: View, location: str) -> str:
+def rule_for(view: View, location: str, *, whole: bool | None = None) -> str:
     """The narrowest rule that names this place, as a person would write it."""
     names = split_path(location)
     text = escape(location)
@@ -40,8 +43,9 @@ def rule_for(view: View, location: str) -> str:
         if folder and start and names[: len(start)] == start:
             text = "/".join((prefix, *(escape(name) for name in names[len(start) :])))
             break
-    is_folder = os.path.isdir(location)
-    return f"{text.rstrip('/')}/**" if is_folder else text
+    if whole is None:
+        whole = os.path.isdir(location)
+    return f"{text.rstrip('/')}/**" if whole else text
 
 
 def _policy_line(view: View, keys: Sequence[str], rule: str) -> Change:

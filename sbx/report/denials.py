@@ -93,7 +93,14 @@ def denial_of(
     if not denied:
         return None
     row = denied[0][1]
-    advice = changes(view, path, denied)
+    # Who looks at a folder does not ask for all that is in it, nor does `mkdir -p` of one that is there; who makes one
+    # wants to put something into it.
+    looks = access == READ and word in LOOKS
+    whole = False if looks else not os.path.isdir(path) if word == "mkdir" else None
+    advice = changes(view, path, denied, whole=whole)
+    remedy = advice[0][1] if advice else ""
+    if advice and advice[0][0] == "policy" and word in MAKES and word != "mkdir" and _cannot_come(view, path):
+        remedy += ", and make it outside first: what is not there cannot be shown alone"
     return Denial(
         operation=word,
         path=path,
@@ -101,9 +108,15 @@ def denial_of(
         count=count,
         rule="" if row is None else row.text,
         place="" if row is None else place_of(row.file, row.line, cwd),
-        remedy=advice[0][1] if advice else "",
+        remedy=remedy,
         likely=likely,
     )
+
+
+def _cannot_come(view: View, path: str) -> bool:
+    """A name that is not there, in a folder that is not shown: no rule for the name alone lets it be made."""
+    folder = consult(view.judge, READ, split_path(os.path.dirname(path)))
+    return not os.path.lexists(path) and not all(allowed for _, allowed, _, _ in folder)
 
 
 def access_of(operation: str) -> int:

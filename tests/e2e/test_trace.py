@@ -120,6 +120,32 @@ def test_looks_in_vain_are_not_worth_a_word(sbx: Any, project: Any) -> None:
         assert (done.rc, done.stderr.count("sbx:")) == (0, 0), done.stderr
 
 
+def test_the_change_that_is_named_is_the_smallest_that_works(sbx: Any, project: Any) -> None:
+    folder = project.home / "kept"
+    folder.mkdir()
+    cases = (
+        (["ls", "-d", folder], "--read", "~/kept"),  # a look, not at what is in it
+        (["ls", folder], "--read", "~/kept"),
+        (["sh", "-c", f"mkdir {project.home}/new; test -d {project.home}/new"], "--modify", "~/new/**"),
+        (["mkdir", "-p", project.home], "--modify", "~"),
+        (["touch", project.home / "file"], "--modify", "~/file"),
+    )
+    for command, option, rule in cases:
+        (denial, *_) = [each for each in run_denials(sbx, project, command) if each["operation"] != "access"]
+        assert f'["{rule}"]' in denial["remedy"] or f'"{rule}"' in denial["remedy"], denial
+        if "make it outside first" in denial["remedy"]:
+            (project.home / "file").write_text("")
+        options = (option, rule) if option == "--read" else ("--read", rule, option, rule)
+        assert run_denials(sbx, project, command, *options) == []
+
+
+def run_denials(sbx: Any, project: Any, command: list[Any], *options: str) -> list[dict[str, Any]]:
+    record = project.home / "record.json"
+    done = sbx("run", "--profile", "t", *options, "--trace", "--json", record, "--", *command, env=TRUSTED)
+    assert not options or done.rc == 0, done.stderr
+    return list(json.loads(record.read_text())["denials"])
+
+
 def test_a_second_run_from_the_stored_plan_tells_the_same(sbx: Any, project: Any) -> None:
     first = sbx("run", "--profile", "t", "--trace", "--", "cat", ".env", env=TRUSTED)
     second = sbx("run", "--profile", "t", "--trace", "--", "cat", ".env", env=TRUSTED)

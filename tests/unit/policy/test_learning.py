@@ -185,3 +185,12 @@ def test_what_is_added_stands_with_its_own_and_not_below_another_comment(name: s
         assert "    # what it may change\n    modify: ['./z'".replace("\n", newline) in new
         assert f"  # about b{newline}  b:{newline}" in new
         assert new.count("\r") == (new.count("\n") if newline == "\r\n" else 0)
+
+
+def test_many_folders_in_one_are_that_one(tmp_path: Path) -> None:
+    (tmp_path / "ws").mkdir()
+    needs = [Need(str(tmp_path / f"ws/o/objects/{n:02x}/f"), MODIFY, "link") for n in range(40)]
+    generalizer = Generalizer(str(tmp_path / "ws"), str(tmp_path / "home"), lambda need: False)
+    assert generalizer.propose(needs).modify == ["./o/objects/**"]
+    tops = [Need(str(tmp_path / f"ws/d{n}/f"), MODIFY, "create") for n in range(5)]
+    assert generalizer.propose(tops).modify == [f"./d{n}/**" for n in range(5)]
