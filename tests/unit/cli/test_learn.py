@@ -21,7 +21,7 @@ from sbx.cli.learn import write
 from sbx.errors import SbxError
 from sbx.policy.layers import load_policy
 folder, text = sys.argv[1], "schemaVersion: 2\\n" + "# a rule\\n" * 10_000
-policy = load_policy(folder, policy_file=None, environ=os.environ)
+policy = load_policy(folder, policy_file=os.path.join(folder, "sbx.yaml"), environ=os.environ)
 resource.setrlimit(resource.RLIMIT_FSIZE, (64, resource.RLIM_INFINITY))
 try:
     write(os.path.join(folder, "sbx.yaml"), text, policy)
