@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
-
 from sbx.model.glob import ANY_DEPTH, MANY, is_exact, match, match_name
 from sbx.model.records import dataclass
 from sbx.model.rules import Rule
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from sbx.model.glob import Component, Pattern
 
 _ANY_NAME: Component = ((MANY,),)
