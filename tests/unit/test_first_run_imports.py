@@ -19,8 +19,8 @@ CONSOLE = Path(package.__file__).parent / "launch" / "console.py"
 
 TOO_DEAR = {
     "argparse", "asyncio", "click", "dataclasses", "datetime", "h11", "hashlib", "inspect", "json", "logging",
-    "pathlib", "psutil", "random", "re", "rich", "ruamel.yaml", "shutil", "socket", "subprocess", "tempfile", "tokenize",
-    "typing", "urllib", "urllib.parse",
+    "pathlib", "psutil", "random", "re", "rich", "ruamel.yaml", "shutil", "socket", "subprocess", "tempfile",
+    "tokenize", "typing", "urllib", "urllib.parse",
 }  # fmt: skip
 
 
