@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -47,11 +48,16 @@ def missing(mark: pytest.Mark) -> Iterator[tuple[str, str]]:
         feature = "landlock" if level is None or wanted <= level else "newer-landlock"
         yield feature, f"Landlock ABI {wanted} is needed, this kernel has {landlock_abi()}"
     for tool in mark.kwargs.get("tools", ()):
-        if shutil.which(tool) is None:
+        if which(tool) is None:
             yield "tools", f"{tool} is not installed"
     root = mark.kwargs.get("root")
     if root is not None and root != (os.geteuid() == 0):
         yield ("root", "for root only") if root else ("ordinary", "for ordinary users only")
+
+
+def which(tool: str) -> str | None:
+    """On PATH, or beside the Python that runs the tests: tox, nox and pre-commit come with it."""
+    return shutil.which(tool) or shutil.which(tool, path=str(Path(sys.executable).parent))
 
 
 def required() -> set[str]:

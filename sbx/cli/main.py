@@ -179,7 +179,8 @@ def unknown(word: str, rest: list[str]) -> UsageError:
 
     shown = visible(word)
     if word.startswith("-"):
-        remedy = "'sbx --help' lists the commands"
+        near = nearest(word, ("--version", "--help"))
+        remedy = f"did you mean '{near}'?" if near and len(word) > 2 else "'sbx --help' lists the commands"
         if word.partition("=")[0].removeprefix("--") in {row[0] for row in BY_NAME["run"].options}:
             remedy = f"it is one of 'sbx run': sbx run {shown} …"
         return UsageError(f"there is no option {shown} before a command", remedy=remedy)
@@ -191,6 +192,8 @@ def unknown(word: str, rest: list[str]) -> UsageError:
         line = visible(shlex.join([word, *rest]))
         other = f" (or did you mean 'sbx {close}'?)" if close else ""
         return UsageError(message, remedy=f"to run it in the sandbox: sbx run -- {line}{other}")
+    if word == "version":
+        return UsageError(message, remedy="'sbx --version' says which one this is")
     if close:
         return UsageError(message, remedy=f"did you mean 'sbx {close}'?")
     return UsageError(message, remedy="'sbx' alone lists the commands")

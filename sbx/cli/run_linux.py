@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 
@@ -19,14 +18,6 @@ from sbx.supervise.run_options import working_directory
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-EXHAUSTED = {
-    errno.EAGAIN: "the user's limit of processes is reached ('ulimit -u'): end some, or allow more",
-    errno.EMFILE: "more open files are needed than the caller's limit allows ('ulimit -n')",
-    errno.ENFILE: "the machine has no more open files to give",
-    errno.ENOMEM: "the machine has no memory left for it",
-    errno.ENOSPC: "a limit of the machine is used up: disk space, or its number of user namespaces",
-}
 
 
 def command(options: dict[str, Any], words: list[str]) -> int:
@@ -74,7 +65,9 @@ def keep_code(environ: dict[bytes, bytes]) -> None:
 def refused_by_the_system(error: OSError) -> SetupFailed:
     """No descriptors, processes or memory left, a file that went away: the command was not started."""
     where = f" ({visible(os.fsdecode(error.filename))})" if isinstance(error.filename, str | bytes) else ""
-    remedy = EXHAUSTED.get(error.errno or 0, "run 'sbx doctor' to see what this machine allows")
+    from sbx.launch.exhausted import remedy_for
+
+    remedy = remedy_for(error.errno or 0)
     return SetupFailed(f"could not start the sandbox: {error.strerror or error}{where}", remedy=remedy)
 
 

@@ -85,7 +85,7 @@ def parse_with_click(row: Command, arguments: Sequence[str]) -> tuple[Options, l
     except click.exceptions.Exit:
         return None
     except click.ClickException as error:
-        raise _in_our_words(error, row) from None
+        raise _in_our_words(error, row, arguments) from None
     with context:
         return _values(row, context.params)
 
@@ -103,16 +103,25 @@ def _values(row: Command, found: dict[str, Any]) -> tuple[Options, list[str]]:
     return options, listed
 
 
+def _as_written(name: str, arguments: Sequence[str]) -> str:
+    """click takes `-profile` for seven options of one letter, and complains of `-p`."""
+    for word in arguments:
+        if word.startswith(name) and not word.startswith("--") and len(word) > 2:
+            return word.partition("=")[0]
+    return name
+
+
 def _see_help(row: Command) -> str:
     return f"'sbx {row.name} --help' says what it takes"
 
 
-def _in_our_words(error: click.ClickException, row: Command) -> UsageError:
+def _in_our_words(error: click.ClickException, row: Command, arguments: Sequence[str]) -> UsageError:
     if isinstance(error, click.NoSuchOption):
+        written = _as_written(error.option_name, arguments)
         names = ["--" + option[0] for option in row.options]
-        close = did_you_mean(error.option_name, names)
+        close = did_you_mean(written, names) if len(written) > 2 else ""
         remedy = close if close.startswith("did you mean") else _see_help(row)
-        return UsageError(f"{row.name}: there is no option {error.option_name}", remedy=remedy)
+        return UsageError(f"{row.name}: there is no option {written}", remedy=remedy)
     if isinstance(error, click.MissingParameter):
         return UsageError(f"{row.name}: {row.words} is missing", remedy=_see_help(row))
     words = error.format_message().rstrip(".")

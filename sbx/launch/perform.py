@@ -300,7 +300,7 @@ def failed_step(outcome: Outcome) -> SetupFailed | None:
         return None
     step, code, words, subject = outcome["failure"]
     where = f" {os.fsdecode(subject)}" if subject else ""
-    del code
     from sbx.errors import SetupFailed
+    from sbx.launch.exhausted import remedy_for
 
-    return SetupFailed(f"could not {step}{where}: {words}", remedy="run 'sbx doctor' to see what this machine allows")
+    return SetupFailed(f"could not {step}{where}: {words}", remedy=remedy_for(code))

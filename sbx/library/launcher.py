@@ -176,6 +176,8 @@ def refused(message: tuple[Any, ...]) -> SetupFailed:
     """The words for a sandbox that could not be set up."""
     if not message:
         return SetupFailed("the launcher ended while the sandbox was set up", remedy="try again")
-    _kind, step, _number, words, subject = message
+    from sbx.launch.exhausted import remedy_for
+
+    _kind, step, number, words, subject = message
     where = f" {os.fsdecode(subject)}" if subject else ""
-    return SetupFailed(f"could not {step}{where}: {words}", remedy="run 'sbx doctor' to see what this machine allows")
+    return SetupFailed(f"could not {step}{where}: {words}", remedy=remedy_for(number))

@@ -68,6 +68,8 @@ def terminal_lines(found: list[Fact]) -> list[Line]:
 
 def hints(result: Result, done: Done) -> list[str]:
     """What to do about a command that could not be started: the file system outside knows more than the sandbox."""
+    if result.status is Status.INTERNAL_ERROR:
+        return [_after_failure(done)]
     if result.status is Status.NOT_FOUND:
         return _not_found(result, done)
     if result.status is Status.NOT_EXECUTABLE:
@@ -76,6 +78,14 @@ def hints(result: Result, done: Done) -> list[str]:
     if result.status is Status.EXIT and "trace" not in done.options and (result.denials or not done.overheard):
         return ["'sbx run --trace …' tells for certain what was denied, if anything"]
     return []
+
+
+def _after_failure(done: Done) -> str:
+    """A step of the set-up failed, or what watches the run did: what to do about it."""
+    from sbx.launch.exhausted import remedy_for
+
+    failure = done.outcome["failure"]
+    return remedy_for(failure[1] if failure is not None else done.outcome["exec_errno"] or 0)
 
 
 def _explaining(result: Result, path: str) -> str:
@@ -100,6 +110,9 @@ def _not_found(result: Result, done: Done) -> list[str]:
             return [f"{what}: {_explaining(result, absolute)} says why; --read allows it"]
     if "/" in name:
         return ["check the path: it is looked up inside the sandbox, from the working directory"]
+    if done.command[1:2] == ["--"]:
+        rest = " ".join(quoted(word) for word in done.command[1:])
+        return [f"if '{name}' is a profile: sbx run --profile {quoted(name)} {rest}"]
     near = _near(name, done)
     return (
         [f"did you mean '{near}'?"] if near else ["it is in none of the folders of PATH: install it, or name its path"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from capabilities import requires
+from capabilities import requires, which
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 SANDBOX = requires("userns", "landlock", "seccomp")
@@ -26,6 +26,10 @@ def project(sbx: Any, workspace: Any, tmp_path: Path, monkeypatch: pytest.Monkey
     script = folder / "sbx"
     script.write_text(f'#!/bin/sh\nexec {shlex.join(sbx.command)} "$@"\n')
     script.chmod(0o755)
+    for tool in ("tox", "nox", "pre-commit"):
+        found = which(tool)
+        if found is not None:
+            (folder / tool).symlink_to(found)
     monkeypatch.setenv("PATH", f"{folder}:/usr/local/bin:/usr/bin:/bin")
     monkeypatch.setenv("SBX_TRUST_WORKSPACE", "1")
     workspace.policy((EXAMPLES / "sbx.yaml").read_text())

@@ -34,6 +34,9 @@ def test_version(word: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["sh-not-a-thing-at-all"], "'sbx' alone lists the commands"),
         (["cat", "a b", "-n"], "sbx run -- cat 'a b' -n"),
         (["--profile", "build"], "there is no option --profile before a command"),
+        (["--verison"], "there is no option --verison before a command; did you mean '--version'?"),
+        (["-v"], "'sbx --help' lists the commands"),
+        (["version"], "'sbx --version' says which one this is"),
         (["bad\nname"], "'bad\\nname' is not a command of sbx"),
     ],
 )

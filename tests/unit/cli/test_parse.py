@@ -63,6 +63,9 @@ def test_what_is_not_well_formed_goes_to_click(arguments: list[str]) -> None:
         ("profiles", ["show", "a", "b"], "profiles: too many arguments: b"),
         ("init", ["here"], "init: "),
         ("run", ["--timeot", "5", "make"], "run: there is no option --timeot; did you mean '--timeout'?"),
+        ("run", ["-profile", "x", "make"], "run: there is no option -profile; did you mean '--profile'?"),
+        ("run", ["-profile=x", "make"], "run: there is no option -profile; did you mean '--profile'?"),
+        ("run", ["-p", "x", "make"], "run: there is no option -p; 'sbx run --help' says what it takes"),
         ("run", ["--report", "sometimes", "make"], "sometimes"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 from pathlib import Path
@@ -29,6 +30,7 @@ class Done:
         self.notes: list[str] = []
         self.command = command or ["make"]
         self.run = {"candidates": candidates}
+        self.outcome: dict[str, Any] = {"failure": None, "exec_errno": 0}
 
 
 def printed(made: Result, done: Done, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -116,6 +118,32 @@ def test_not_found_looks_outside(tmp_path: Path, capsys: pytest.CaptureFixture[s
     blocked = result(Status.NOT_EXECUTABLE, 126, "Permission denied")
     assert "chmod +x" in printed(blocked, Done(["plain"], (bytes(tmp_path / "plain"),)), capsys)[-1]
     assert "is a directory" in printed(blocked, Done([str(tmp_path)], (bytes(tmp_path),)), capsys)[-1]
+
+
+def test_a_profile_in_the_place_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    made = result(Status.NOT_FOUND, 127, "command not found")
+    lines = printed(made, Done(["build", "--", "make", "a b"], (b"/usr/bin/build",)), capsys)
+    assert lines[-1] == "sbx: next: if 'build' is a profile: sbx run --profile build -- make 'a b'"
+
+
+@pytest.mark.parametrize(
+    ("failure", "exec_errno", "words"),
+    [
+        (("mount /x", errno.EPERM, "EPERM", b""), 0, "run 'sbx doctor'"),
+        (("fork", errno.EAGAIN, "EAGAIN", b""), 0, "'ulimit -u'"),
+        (("open", errno.EMFILE, "EMFILE", b"/x"), 0, "'ulimit -n'"),
+        (None, errno.ENOMEM, "no memory left"),
+        (None, 0, "run 'sbx doctor'"),
+    ],
+)
+def test_a_failure_of_sbx_has_a_next_step(
+    failure: tuple[Any, ...] | None, exec_errno: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = Done()
+    done.outcome = {"failure": failure, "exec_errno": exec_errno}
+    last = printed(result(Status.INTERNAL_ERROR, 125, "could not"), done, capsys)[-1]
+    assert last.startswith("sbx: next: ")
+    assert words in last
 
 
 class Terminal(io.StringIO):
