@@ -24,7 +24,7 @@ def main() -> NoReturn:
         if done is not None and is_plain_success(done):
             from sbx.launch.audit_line import record_success
 
-            if record_success(done):
+            if done["recorded"] or record_success(done):
                 if sys.flags.no_site and sys.modules["sbx"].__spec__ is not None:
                     from sbx.launch.bundle import write_bundle
 

@@ -139,6 +139,12 @@ def argument_area() -> tuple[int, int]:
     return pointer.value, getauxval(31)
 
 
+def current_processor() -> int:
+    """sched_getcpu(): -1 where it is not known."""
+    function = _Function(_ctypes.dlsym(_LIBC, "sched_getcpu"))  # type: ignore[attr-defined, call-overload, unused-ignore]
+    return int(function())
+
+
 def fill(address: int, size: int) -> None:
     """Zero this process's own memory."""
     function = _Function(_ctypes._memset_addr)  # type: ignore[attr-defined, call-overload, unused-ignore]

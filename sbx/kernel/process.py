@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
-from sbx.kernel.call import MACHINE, NUMBERS, Buffer, argument_area, copy, fill, syscall
+from sbx.kernel.call import MACHINE, NUMBERS, Buffer, argument_area, copy, current_processor, fill, syscall
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
@@ -49,6 +49,22 @@ def clone(flags: int, cgroup_fd: int = -1) -> int:
     values = (flags | CLONE_INTO_CGROUP, 0, 0, 0, SIGCHLD, 0, 0, 0, 0, 0, cgroup_fd)
     arguments = b"".join(value.to_bytes(8, "little") for value in values)
     return syscall("clone3", 435, "zl", arguments, len(arguments))
+
+
+def send_elsewhere(child: int) -> None:
+    """Let a process that was just cloned begin on another processor, if there is one.
+
+    The kernel queues it where its parent runs. There it would wait, seen for one to three milliseconds, until the
+    parent sleeps or the next balancing comes.
+    """
+    allowed = os.sched_getaffinity(0)
+    others = allowed - {current_processor()}
+    if others and others != allowed:
+        try:
+            os.sched_setaffinity(child, others)
+            os.sched_setaffinity(child, allowed)
+        except OSError:
+            pass  # it is gone, or the processors are
 
 
 def unshare(flags: int) -> None:

@@ -67,6 +67,7 @@ LATER_MODULES = (
     "sbx.launch.compile_side",
 )
 
+LENGTH = 8  # bytes that say how much is to be read at once
 STAMPED = ("launch", "kernel", "model", "version.py")  # an installer that changes a file makes it anew in its folder
 
 
@@ -92,14 +93,19 @@ def write_bundle(environ: dict[bytes, bytes]) -> bool:
 
 
 def bundle(package: str, stamp: tuple[str | int | None, ...]) -> bytes:
-    """What is needed at once as one value; behind it the later modules, each found by its distance from the end."""
+    """The later modules each at a place of its own, behind what is needed at once: one value, its size before it."""
     rows = tuple(_row(name, package) for name in MODULES)
-    pieces = [marshal.dumps(_row(name, package)) for name in LATER_MODULES]
-    index, distance = {}, sum(map(len, pieces))
-    for name, piece in zip(LATER_MODULES, pieces, strict=True):
-        index[name] = (distance, distance - len(piece))
-        distance -= len(piece)
-    return marshal.dumps((stamp, extension_file("_ctypes"), rows, index)) + b"".join(pieces)
+    pieces = {name: marshal.dumps(_row(name, package)) for name in LATER_MODULES}
+    whole = LENGTH
+    while True:  # where the pieces lie depends on the size of the value that says where they lie
+        index, place = {}, whole
+        for name, piece in pieces.items():
+            index[name] = (place, len(piece))
+            place += len(piece)
+        at_once = marshal.dumps((stamp, extension_file("_ctypes"), rows, index))
+        if whole == LENGTH + len(at_once):
+            return len(at_once).to_bytes(LENGTH, "little") + at_once + b"".join(pieces.values())
+        whole = LENGTH + len(at_once)
 
 
 def extension_file(name: str) -> str | None:

@@ -18,12 +18,11 @@ ModuleSpec = sys.modules["_frozen_importlib"].ModuleSpec
 
 
 class Later:
-    """Modules of the bundle that only some runs need: found by the import system, but not on the disk."""
+    """Modules of the bundle that only some runs need: found by the import system, but by no name on the disk."""
 
-    in_memory = True  # so they can be had also where there is no disk any more
-
-    def __init__(self, data, rows):
-        self.data, self.rows = data, rows
+    def __init__(self, file, rows):
+        self.open_file = file  # stays open, for where no file of ours has a name (see setup.confine)
+        self.rows = rows
 
     def find_spec(self, name, path=None, target=None):
         return ModuleSpec(name, self) if name in self.rows else None
@@ -32,9 +31,8 @@ class Later:
         return None
 
     def exec_module(self, module):
-        start, end = self.rows[module.__name__]
-        piece = self.data[len(self.data) - start : len(self.data) - end]
-        _name, module.__file__, _is_package, code = marshal.loads(piece)
+        place, size = self.rows[module.__name__]
+        _name, module.__file__, _is_package, code = marshal.loads(posix.pread(self.open_file, size, place))
         exec(code, module.__dict__)
 
 
@@ -46,25 +44,30 @@ def load_bundle():
         file = posix.open(folder + b"/hot-path", posix.O_RDONLY | posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_CLOEXEC)
     except OSError:
         return
+    kept = -1
     try:
         found = posix.fstat(file)
         user = posix.geteuid()
+        if file <= 2:  # standard input, output or error was closed, and the command must not get this in its place
+            return
         if above.st_uid != user or above.st_mode & 0o170077 != 0o040000:
             return
         if found.st_uid != user or found.st_mode & 0o170022 != 0o100000:
             return
-        data = posix.read(file, found.st_size)
-        stamp, ctypes, rows, later = marshal.loads(data)
+        size = int.from_bytes(posix.read(file, 8), "little")
+        stamp, ctypes, rows, later = marshal.loads(posix.read(file, size))  # the rest is for those that come later
         now = [sys.implementation.cache_tag, sys.hexversion, package]
         for name in ("launch", "kernel", "model", "version.py"):
             status = posix.stat(package + "/" + name)
             now += [status.st_mtime_ns, status.st_ino]
         if stamp != tuple(now):
             return
+        kept = file
     except (OSError, ValueError, EOFError, TypeError):
         return
     finally:
-        posix.close(file)
+        if kept < 0:
+            posix.close(file)
     modules = sys.modules
     if ctypes is not None:
         try:  # where it was the last time, without looking through four folders
@@ -82,7 +85,7 @@ def load_bundle():
         if parent:
             setattr(modules[parent], child, module)
         exec(code, module.__dict__)
-    sys.meta_path.insert(0, Later(data, later))
+    sys.meta_path.insert(0, Later(file, later))
 
 
 load_bundle()

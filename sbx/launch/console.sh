@@ -14,16 +14,22 @@ while [ -L "$self" ]; do # such as pipx's link in ~/.local/bin
   esac
 done
 bin=${self%/*}
+run_compiled='import marshal, posix, sys
+__file__ = sys.argv.pop(1)
+file = posix.open(__file__, 0)
+code = posix.read(file, 65536)
+posix.close(file)
+exec(marshal.loads(code[16:]))'
 for package in "$bin"/../lib/python3*/site-packages/sbx "$bin"/../lib/python3*/dist-packages/sbx; do
   [ -f "$package/launch/console.py" ] || continue
   version=${package%/*/sbx}
   version=${version##*/}
-  start=$package/launch/console.py
-  compiled=$package/launch/__pycache__/console.cpython-3${version#python3.}.pyc
-  [ -f "$compiled" ] && start=$compiled
-  for python in "$bin/$version" "$bin/python3"; do
-    [ -x "$python" ] && exec "$python" -IS "$start" "$@"
+  for python in "$bin/$version" "$bin/python3" "$version"; do
+    case $python in */*) [ -x "$python" ] || continue ;; esac
+    compiled=$package/launch/__pycache__/console.cpython-3${version#python3.}.pyc
+    # Not as a file of its own: Python would look whether it is a zip archive.
+    [ -f "$compiled" ] && exec "$python" -ISc "$run_compiled" "$compiled" "$@"
+    exec "$python" -IS "$package/launch/console.py" "$@"
   done
-  exec "$version" -IS "$start" "$@"
 done
 exec "$bin/python3" -m sbx "$@" # an editable installation

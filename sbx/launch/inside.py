@@ -206,11 +206,17 @@ def _supervise_listening(launch: Launch, run: Run, status_fd: int) -> None:
 
 def _start_listened(launch: Launch, run: Run, status_fd: int) -> tuple[int, int]:
     """The command, or 0 when it could not be executed and the supervisor was told; and the filter's listener."""
-    from sbx.launch.attend import spawn_listened  # imported before, as above
+    from sbx.launch.attend import UnderFilter, spawn_listened  # imported before, as above
 
-    # Not for every run: it is no faster where the filter has to be installed then, and the C library's spawn leaves its
-    # own two signals ignored.
     under = run.get("under")
+    # By a fork, which costs a millisecond more, where the command is to have the terminal before its first line runs,
+    # where a thread could take the command's share of a limit, and where the exec itself is handed over.
+    by_fork = run["foreground"] or run["rlimits"] or run["cgroup_fd"] >= 0 or "trace" in launch
+    if under is None and not by_fork:
+        try:
+            under = UnderFilter(launch)
+        except OSError:
+            pass  # perhaps there is no memory for a thread; if it was the filter, the fork meets it again
     if under is not None:
         return under.call(lambda: spawn(run, status_fd)), under.listener
 

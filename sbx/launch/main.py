@@ -17,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from sbx.launch.wait import Outcome
+
 EVIDENCE_SURE, EVIDENCE_TARGET = 0, 1  # as in launch.seen, which only a traced run imports
 # These need more than a plan: the compile side handles the whole run.
 NEEDS_COMPILE_SIDE = ("json", "verbose", "max-stdout", "max-stderr")
@@ -73,7 +75,20 @@ def fast_run(word: str, arguments: list[str]) -> dict[str, Any] | None:
         if streams is not None:
             run["streams"] = streams.child
         is_valid = None if checked else lambda: store.unchanged(dependencies, environ)
-        outcome = perform(prepared, run, streams=streams, meanwhile=get_ready_to_record, is_valid=is_valid)
+        done = {
+            "options": options,
+            "command": command,
+            "prepared": prepared,
+            "run": run,
+            "environ": environ,
+            "streams": streams,
+            "errors_at": errors_at,
+            "recorded": False,
+        }
+        at_exit = None if streams is not None or "view" in prepared else lambda seen: record_early(done, seen)
+        outcome = perform(
+            prepared, run, streams=streams, meanwhile=get_ready_to_record, is_valid=is_valid, at_exit=at_exit
+        )
     except Outdated:
         return None
     except OSError:
@@ -88,16 +103,7 @@ def fast_run(word: str, arguments: list[str]) -> dict[str, Any] | None:
     if outcome["failure"] is not None and not outcome["started"]:
         store.forget(key, environ)  # a plan that no longer fits the machine: make a new one
         return None
-    return {
-        "options": options,
-        "command": command,
-        "prepared": prepared,
-        "run": run,
-        "outcome": outcome,
-        "environ": environ,
-        "streams": streams,
-        "errors_at": errors_at,
-    }
+    return {**done, "outcome": outcome}
 
 
 def must_be_checked_first(launch: dict[str, Any]) -> bool:
@@ -114,6 +120,14 @@ def limits_are_plain(limits: dict[str, Any]) -> bool:
 def get_ready_to_record() -> None:
     """What the end of the run will need, loaded while the sandbox is being built."""
     import sbx.launch.audit_line  # noqa: F401
+
+
+def record_early(done: dict[str, Any], outcome: Outcome) -> None:
+    """The audit log's line, while the kernel takes the sandbox apart: nothing about the run changes any more then."""
+    from sbx.launch.audit_line import record_success  # imported meanwhile
+
+    done["outcome"] = outcome
+    done["recorded"] = is_plain_success(done) and record_success(done)
 
 
 def is_plain_success(done: dict[str, Any]) -> bool:

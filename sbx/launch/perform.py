@@ -176,11 +176,13 @@ def perform(
     proxy: Any = None,
     meanwhile: Any = None,
     is_valid: Callable[[], bool] | None = None,
+    at_exit: Callable[[Outcome], None] | None = None,
 ) -> Outcome:
     """Start and supervise. Signals are blocked and read from a descriptor from before the start until after the end.
 
     `meanwhile` is called while the sandbox is being built, on the other processor, and so is `is_valid`: until it has
-    said yes the command does not start. If it says no, `Outdated` is raised and nothing has happened.
+    said yes the command does not start. If it says no, `Outdated` is raised and nothing has happened. `at_exit` is
+    called when the command has ended, while its sandbox is being taken apart.
     """
     limits = prepared["limits"]
     terminal = run["terminal"]
@@ -214,6 +216,7 @@ def perform(
             pumps=(*(() if streams is None else streams.pumps), *(() if proxy is None else proxy.pumps())),
             watch=watch,
             kill_signal=SIGKILL if prepared["launch"]["namespaces"] else KILL_EVERYTHING,
+            at_exit=at_exit,
         )
         outcome = supervisor.run(signal_fd)
     finally:

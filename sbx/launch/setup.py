@@ -32,9 +32,10 @@ def confine(launch: Launch, run: Run, status_fd: int) -> None:
     """The rest of the set-up, once this process stands in its private root: nothing can be gained back after it."""
     # From here on an import from a file could only find what the command put there.
     sys.path.clear()
-    sys.meta_path[:] = in_memory()
+    sys.meta_path[:] = bundles = open_bundles()
     step("enter the working directory", os.chdir, launch["cwd"])
-    descriptors(run, (status_fd, run["gate"]) if run["gate"] >= 0 else (status_fd,))
+    gate = (run["gate"],) if run["gate"] >= 0 else ()
+    descriptors(run, (status_fd, *gate, *(bundle.open_file for bundle in bundles)))
     limits(run)
     process.drop_capabilities()
     process.no_new_privs()
@@ -46,13 +47,13 @@ def confine(launch: Launch, run: Run, status_fd: int) -> None:
         step("install the system call filter", seccomp.install, launch["seccomp"])
 
 
-def in_memory() -> list[Any]:
-    """What finds modules whose code this process has read already (see console)."""
-    return [finder for finder in sys.meta_path if getattr(finder, "in_memory", False)]
+def open_bundles() -> list[Any]:
+    """What finds modules in a file that this process keeps open (see console)."""
+    return [finder for finder in sys.meta_path if hasattr(finder, "open_file")]
 
 
-def has_in_memory(name: str) -> bool:
-    return any(name in finder.rows for finder in in_memory())
+def in_open_bundle(name: str) -> bool:
+    return any(name in finder.rows for finder in open_bundles())
 
 
 def pass_gate(gate: int) -> None:

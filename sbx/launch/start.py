@@ -12,7 +12,7 @@ from sbx.kernel import process, signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.launch.inside import FORWARDED, SIGTSTP, live_inside
 from sbx.launch.root import make_directories
-from sbx.launch.setup import has_in_memory, listens
+from sbx.launch.setup import in_open_bundle, listens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def start(launch: Launch, run: Run) -> tuple[int, int]:
     if listens(launch):
         import sbx.launch.attend
 
-        if not has_in_memory("sbx.launch.listener"):
+        if not in_open_bundle("sbx.launch.listener"):
             import sbx.launch.core_dumps  # pid 1 inside can import nothing from a file after the pivot
             import sbx.launch.listener  # noqa: F401
     hand = offer_hand(launch, run, waited_for=True)
@@ -94,6 +94,7 @@ def start(launch: Launch, run: Run) -> tuple[int, int]:
         raise
     if pid == 0:
         live_inside(launch, run, status_write, parent)
+    process.send_elsewhere(pid)
     for descriptor in (status_write, parent, *hand):
         os.close(descriptor)
     signals.pthread_sigmask(signals.SIG_SETMASK, blocked)

@@ -98,6 +98,7 @@ class Supervisor:
         watch_interval_s: float = 0.1,
         cancel_fd: int = -1,
         kill_signal: int = SIGKILL,
+        at_exit: Callable[[Outcome], None] | None = None,
     ) -> None:
         self.pid = pid
         self.status_fd = status_fd
@@ -111,6 +112,7 @@ class Supervisor:
         self.watch_interval_s = watch_interval_s
         self.cancel_fd = cancel_fd
         self.kill_signal = kill_signal  # what makes the other side end everything
+        self.at_exit = at_exit  # called when the command has ended, while its sandbox is being taken apart
         self.began = time.monotonic()
         # Infinity: a limit of the profile, switched off for this run.
         self.deadline = None if wall_s is None or wall_s == FOREVER else self.began + wall_s
@@ -288,6 +290,9 @@ class Supervisor:
             self.outcome["cpu_s"] = user_s + system_s
             self.outcome["max_rss_bytes"] = max_rss_kib * 1024
             self.deadline = None  # it ended by itself, however close the deadline was
+            self.outcome["duration_s"] = time.monotonic() - self.began
+            if self.at_exit is not None:
+                self.at_exit(self.outcome)
         elif kind == DENIED:
             self.outcome.setdefault("denied", []).extend(message[1])
         elif kind == COUNTED:

@@ -33,14 +33,16 @@ def print_lines(lines: Iterable[Line], stream: IO[str]) -> None:
         console.print(Text.assemble(*((text, style) for text, style in line)))
 
 
-def paragraph(label: str, text: str) -> list[Line]:
+def paragraph(label: str, text: str, label_style: str = DIM) -> list[Line]:
     """A label and a text that wraps beside it; long words (paths, commands) stay whole so that they can be copied."""
     from shutil import get_terminal_size
     from textwrap import wrap
 
     width = max(40, min(get_terminal_size().columns, 120) - len(label))
     pieces = wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
-    return [[(label if index == 0 else " " * len(label), DIM), (piece, PLAIN)] for index, piece in enumerate(pieces)]
+    return [
+        [(label if index == 0 else " " * len(label), label_style), (piece, PLAIN)] for index, piece in enumerate(pieces)
+    ]
 
 
 def columns(rows: Sequence[Sequence[Span]], *, indent: str = "", gap: int = 2) -> list[Line]:
