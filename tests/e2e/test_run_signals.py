@@ -80,8 +80,8 @@ def test_a_signal_that_the_caller_ignores_stays_ignored(host: Host) -> None:
 
 
 def test_the_command_has_the_signals_blocked_and_ignored_that_its_caller_has_and_no_others(host: Host) -> None:
-    # What starts a CI's steps may ignore signals itself, even those which no C library names. The two that belong to the
-    # GNU C library's threads its posix_spawn always ignores in the new process; a program's own threads take them back.
+    # What starts a CI's steps may ignore signals itself, even those which no C library names. The two of the GNU C
+    # library's threads its posix_spawn ignores in every new process; a program that has threads takes them back.
     command = ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]
     of_threads = 1 << 31 | 1 << 32  # signals 32 and 33
 
