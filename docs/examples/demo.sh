@@ -26,7 +26,11 @@ step() { printf '\n\033[1m%s\033[0m\n' "$1"; }
 show() {
     wanted=$1
     shift
-    printf '$ %s\n' "$*"
+    printf '$'
+    for word in "$@"; do
+        case $word in *[!A-Za-z0-9_./:=+-]*) printf " '%s'" "$word" ;; *) printf ' %s' "$word" ;; esac
+    done
+    printf '\n'
     "$@"
     status=$?
     if [ "$wanted" = allowed ] && [ $status -ne 0 ]; then failed=1; fi
@@ -43,6 +47,9 @@ show allowed sbx run --profile build -- make
 step "Reading a secret of yours is denied:"
 show denied sbx run --profile build -- cat "$HOME/.ssh/id_rsa"
 show denied sbx run --profile build -- cat .env
+
+step "Which rule was it? --trace tells for certain:"
+show denied sbx run --profile build --trace -- cat "$HOME/.ssh/id_rsa" .env
 
 step "So are writing outside, changing the sources, and the network:"
 show denied sbx run --profile build -- touch "$HOME/was-here"
