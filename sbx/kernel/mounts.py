@@ -75,6 +75,13 @@ def mount_setattr(mount_fd: int, flags: int, attr_set: int, attr_clr: int = 0) -
     syscall("mount_setattr", call, "lzlzl", mount_fd, b"", AT_EMPTY_PATH | flags, attributes, 32)
 
 
+def restrict_mounts_at(path: bytes, attr_set: int) -> None:
+    """The same for the mount at a path and all below it."""
+    call = NUMBERS["mount_setattr"]
+    attributes = attr_set.to_bytes(8, "little") + bytes(24)
+    syscall("mount_setattr", call, "lzlzl", AT_FDCWD, path, AT_RECURSIVE, attributes, 32, subject=path)
+
+
 def openat2(dir_fd: int, path: bytes, flags: int, resolve: int, mode: int = 0) -> int:
     """struct open_how: flags, mode, resolve."""
     how = flags.to_bytes(8, "little") + mode.to_bytes(8, "little") + resolve.to_bytes(8, "little")
