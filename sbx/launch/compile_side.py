@@ -26,7 +26,7 @@ MODULES = (
     "sbx.kernel.bpf", "sbx.kernel.seccomp_filter", "sbx.network", "sbx.network.environment",
     "sbx.policy", "sbx.policy.agent_runs", "sbx.policy.build", "sbx.policy.cache",
     "sbx.policy.cover", "sbx.policy.digest", "sbx.policy.document", "sbx.policy.effective", "sbx.policy.expand",
-    "sbx.policy.folders", "sbx.policy.git", "sbx.policy.layers", "sbx.policy.load",
+    "sbx.policy.folders", "sbx.policy.git", "sbx.policy.git_identity", "sbx.policy.layers", "sbx.policy.load",
     "sbx.policy.nearest", "sbx.policy.nodes", "sbx.policy.private_files", "sbx.policy.read_file",
     "sbx.policy.rule_text", "sbx.policy.schema", "sbx.policy.trust", "sbx.policy.validate", "sbx.policy.yaml_parts",
     "sbx.planner", "sbx.planner.ancestors", "sbx.planner.exceptions", "sbx.planner.grants",

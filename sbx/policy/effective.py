@@ -21,6 +21,7 @@ from sbx.policy.document import NO_OPTIONS, OPTION, SBX, SHIPPED, Policy, Profil
 from sbx.policy.expand import Expander
 from sbx.policy.folders import WORKSPACE_FILE
 from sbx.policy.git import GitFolders, git_folders, is_folder
+from sbx.policy.git_identity import shareable
 from sbx.policy.nearest import did_you_mean
 from sbx.policy.nodes import shown
 
@@ -40,6 +41,7 @@ def effective_profile(policy: Policy, name: str | None = None, options: RunRules
     git = git_folders(policy.workspace)
     rules = _RuleLists(Expander(policy.workspace, policy.environ, git.folders if git else ()))
     rules.add_baseline(policy)
+    rules.add_git_identity(policy)
     for each in chain:
         rules.add_profile(each, Origin.PROFILE if each is profile else Origin.EXTENDS)
     rules.add_options(options)
@@ -186,6 +188,10 @@ class _RuleLists:
             rule = self._add(written, Access.MODIFY, Origin.OPTION)
             if not rule.negated:
                 self._add(written, Access.READ, Origin.OPTION)
+
+    def add_git_identity(self, policy: Policy) -> None:
+        for path in shareable(policy.environ):
+            self._add(Written(escape(path), _of_sbx("git configuration")), Access.READ, Origin.BASELINE)
 
     def add_git(self, workspace: str, git: GitFolders) -> None:
         """Where `.git` is granted, so is the repository it names: else a worktree could not commit."""

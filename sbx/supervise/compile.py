@@ -19,6 +19,7 @@ from sbx.planner import linux as planner
 from sbx.planner.sockets import host_sockets
 from sbx.planner.specials import DEFAULT_SPECIALS
 from sbx.planner.walk import DirectoryReader, default_cache_file
+from sbx.policy import git_identity
 from sbx.policy.agent_runs import adapt_run, agent_names
 from sbx.policy.document import Policy, RunRules
 from sbx.policy.layers import effective_profile, load_policy
@@ -163,6 +164,14 @@ def policy_dependencies(
             now = os.stat(path)
         except OSError:
             return None
+        stamp = (now.st_mtime_ns, now.st_ino, now.st_dev, now.st_size, now.st_ctime_ns)
+        found.append((store.FILE, os.fsencode(path), stamp))
+    for path in git_identity.places(policy.environ):
+        try:
+            now = os.stat(path)
+        except OSError:
+            found.append((store.ABSENT, os.fsencode(path)))
+            continue
         stamp = (now.st_mtime_ns, now.st_ino, now.st_dev, now.st_size, now.st_ctime_ns)
         found.append((store.FILE, os.fsencode(path), stamp))
     for name, value in profile.variables:

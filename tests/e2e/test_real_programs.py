@@ -93,6 +93,19 @@ class TestGit:
         assert attack(here, workspace.root / ".git", workspace.root) == ""
         assert protected(workspace.root / ".git") == before
 
+    @requires("userns")
+    def test_the_author_comes_from_the_users_own_configuration(self, here: Host, workspace: Workspace) -> None:
+        """And the next run notices when that configuration gets a secret."""
+        repository(workspace.root)
+        for key in ("user.name", "user.email"):
+            git(workspace.root, "config", "--unset", key)
+        own = workspace.home / ".gitconfig"
+        own.write_text("[user]\n\tname = Somebody Else\n\temail = else@example.com\n")
+        commit = "echo more >>file; git commit --quiet -am second; git log -1 --format=%an"
+        assert shell(here, commit) == "Somebody Else\n"
+        own.write_text(own.read_text() + "[github]\n\ttoken = 0123456789abcdef\n")
+        assert shell(here, "cat ~/.gitconfig || echo hidden") == "hidden\n"
+
     @requires("seccomp", landlock=3)
     def test_with_landlock_alone_git_can_look_and_hooks_hold(self, here: Host, workspace: Workspace) -> None:
         """No name can be made in a folder that holds protected ones (landlock-split-create): no commit."""
