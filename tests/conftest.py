@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,9 +161,11 @@ class Sbx:
         env: Mapping[str, str] | None = None,
         stdin: str = "",
         timeout: float = 120,
+        prefix: Sequence[str] = (),
     ) -> Ran:
+        """`prefix`: what runs sbx."""
         done = subprocess.run(
-            [*self.command, *map(str, arguments)],
+            [*prefix, *self.command, *map(str, arguments)],
             cwd=cwd,
             env={**os.environ, **(env or {})},
             input=stdin,

@@ -55,6 +55,16 @@ def store(capabilities: Capabilities, folder: str | None = None) -> None:
         return
 
 
+def forget(folder: str | None = None) -> None:
+    """What was probed did not hold: a step of the set-up failed. What confines this process may have changed in a way
+    that its key does not show, such as a filter of system calls."""
+    folder = cache_folder(os.environ) if folder is None else folder
+    try:
+        os.unlink(f"{folder}/{FILE}")
+    except OSError:
+        pass
+
+
 def _read_private(path: str) -> bytes | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -12,6 +12,7 @@ from sbx.policy.folders import WORKSPACE_FILE, find_workspace_file
 from sbx.policy.layers import load_policy
 from sbx.policy.starter import look_at, starter
 from sbx.policy.trust import approve
+from sbx.policy.wide import what_it_is
 from sbx.report.words import visible
 
 
@@ -22,6 +23,11 @@ def command(options: dict[str, Any], words: list[str]) -> int:
     if options.get("print"):
         print(text, end="")
         return 0
+    if what := what_it_is(folder, os.environ):
+        raise UsageError(
+            f"this folder is {what}: a policy here would stand for every folder below it",
+            remedy="run 'sbx init' in a project's folder; 'sbx init --print' prints the proposal",
+        )
     path = os.path.join(folder, WORKSPACE_FILE)
     above = find_workspace_file(os.path.dirname(folder))
     _write(path, text.encode())

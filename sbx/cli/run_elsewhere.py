@@ -13,6 +13,7 @@ from sbx.launch.audit_line import append
 from sbx.model.result import Result
 from sbx.report.plain import facts, is_worth_telling
 from sbx.report.run import print_facts, tell
+from sbx.report.verbose import policy_lines
 from sbx.supervise import elsewhere
 from sbx.supervise.result import write_json
 from sbx.supervise.run_options import working_directory
@@ -24,6 +25,8 @@ def command(options: dict[str, Any], words: list[str]) -> int:
             raise UsageError("no command to run", remedy="write it after the options: sbx run -- make -j4")
         job = elsewhere.prepare(options, words, cwd=working_directory(options), environ=dict(os.environ))
         tell(job.notes, options)
+        if options.get("verbose"):
+            tell(tuple(policy_lines(job.policy, job.profile)), options)
         result, notes = elsewhere.perform(job, sys.platform)
     except SbxError as error:
         record_failure(error, options, words)

@@ -29,15 +29,23 @@ def command(options: dict[str, Any], words: list[str]) -> int:
         cwd = working_directory(options)
         compiled = compile_run(options, cwd=cwd, environ=dict(os.environ), command=words)
         tell(compiled.notes, options)
+        kept = False
         if options.get("trace"):
             from sbx.report.view import view_of
 
             compiled.prepared["view"] = view_of(compiled.profile, compiled.policy).entry()
         if compiled.dependencies is not None:
             key = store.make_key(options, os.getcwdb(), environ)
-            if store.save(key, compiled.dependencies, dict(compiled.prepared), environ):
+            if kept := store.save(key, compiled.dependencies, dict(compiled.prepared), environ):
                 keep_code(environ)
+        if options.get("verbose"):
+            from sbx.report.verbose import machine_lines, policy_lines
+
+            said = policy_lines(compiled.policy, compiled.profile)
+            tell((*said, *machine_lines(compiled.enforced, len(compiled.plan.operations), kept)), options)
         done = execute(compiled.prepared, options, list(compiled.command), environ)
+        if done.outcome["failure"] is not None and not done.outcome["started"]:
+            forget_what_was_probed()
     except SbxError as error:
         record_failure(error, options, words)
         raise
@@ -50,6 +58,12 @@ def command(options: dict[str, Any], words: list[str]) -> int:
         record_failure(SbxError(mistake, remedy="please report it"), options, words)
         raise
     return finish(done)
+
+
+def forget_what_was_probed() -> None:
+    from sbx.backends import capability_cache
+
+    capability_cache.forget()
 
 
 def keep_code(environ: dict[bytes, bytes]) -> None:

@@ -174,6 +174,9 @@ def _open(folder: bytes) -> int:
     if found.st_mode & 0o170000 != 0o100000:
         os.close(descriptor)
         raise OSError(22, "the audit log is not a file")
+    if sys.platform != "win32" and found.st_uid != os.geteuid():  # sudo that kept HOME
+        os.close(descriptor)
+        raise OSError(1, "the audit log belongs to another user")
     if sys.platform != "win32" and found.st_mode & 0o077:
         os.fchmod(descriptor, 0o600)
     return descriptor

@@ -21,6 +21,7 @@ from sbx.policy.effective import effective_profile
 from sbx.policy.folders import home_folder
 from sbx.policy.nodes import shown
 from sbx.policy.trust import is_writable_by_others
+from sbx.policy.wide import too_wide
 
 if TYPE_CHECKING:
     from sbx.model.glob import Pattern
@@ -77,6 +78,8 @@ def lint(policy: Policy) -> list[Finding]:
         effective.append(built)
         if profile.layer != SHIPPED:
             findings.extend(_profile(policy, profile, built))
+            if wide := too_wide(built, policy.environ):
+                findings.append(Finding(Severity.WARNING, wide, "put sbx.yaml into a project's folder", profile.source))
     findings.extend(_idle_denies(effective))
     order = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
     return sorted(dict.fromkeys(findings), key=lambda finding: order[finding.severity])

@@ -23,6 +23,7 @@ from sbx.policy import git_identity
 from sbx.policy.agent_runs import adapt_run, agent_names
 from sbx.policy.document import Policy, RunRules
 from sbx.policy.layers import effective_profile, load_policy
+from sbx.policy.wide import too_wide
 from sbx.supervise.run_options import option_rules
 
 TYPE_CHECKING = False
@@ -85,8 +86,12 @@ def compile_run(
     made = compile_profile(policy, profile, cwd=cwd, environ=environ, machine=machine, trace=trace)
     made.prepared["adapted"] = agent_names(policy, name)
     # A plan with allowances is this command's own: others with the same options must not find it.
-    needed = None if allowances else made.dependencies
-    return replace(made, command=adapted.argv, notes=adapted.notes, dependencies=needed)
+    notes = adapted.notes
+    if wide := too_wide(profile, environ):
+        notes = (*notes, f"{wide}; better run it in a project's folder")
+    # Nor may a later run find a plan whose notes it would not tell.
+    needed = None if allowances or wide else made.dependencies
+    return replace(made, command=adapted.argv, notes=notes, dependencies=needed)
 
 
 def compile_profile(

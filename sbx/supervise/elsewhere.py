@@ -20,7 +20,9 @@ from sbx.model.profile import EffectiveProfile
 from sbx.model.records import dataclass, replace
 from sbx.model.result import Result, Status, Usage
 from sbx.policy.agent_runs import adapt_run
+from sbx.policy.document import Policy
 from sbx.policy.layers import effective_profile, load_policy
+from sbx.policy.wide import too_wide
 from sbx.supervise.result import new_trace_id, partial_words
 from sbx.supervise.run_options import option_rules
 
@@ -31,6 +33,7 @@ PLACES = {"darwin": "sbx.supervise.on_macos", "win32": "sbx.supervise.on_windows
 class Job:
     """One run made ready, up to what the platform does."""
 
+    policy: Policy
     profile: EffectiveProfile
     command: tuple[str, ...]
     cwd: str
@@ -59,7 +62,9 @@ def prepare(options: Mapping[str, Any], command: list[str], *, cwd: str, environ
     keep_inner = bool(options.get("keep-inner-sandbox"))
     adapted, allowances = adapt_run(policy, name, command, keep_inner=keep_inner, cwd=cwd)
     profile = effective_profile(policy, name, replace(option_rules(options), allow=allowances))
-    return Job(profile, adapted.argv, cwd, options, adapted.notes)
+    wide = too_wide(profile, environ)
+    notes = (*adapted.notes, f"{wide}; better run it in a project's folder") if wide else adapted.notes
+    return Job(policy, profile, adapted.argv, cwd, options, notes)
 
 
 def perform(job: Job, platform: str = sys.platform) -> tuple[Result, list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from capabilities import requires
 from runs import LANDLOCK, with_command
 
+CHILDREN = str(Path(__file__).parents[1] / "children.py")
 SANDBOX = requires("userns", "landlock", "seccomp")
 
 
@@ -188,3 +190,55 @@ def test_every_command_says_how_it_is_called(sbx: Any, workspace: Any, command: 
     assert done.rc == (125 if command == "run" else 2)
     assert f"{command}: there is no option --no-such-option" in one_line(done.stderr)
     assert os.environ["HOME"] not in done.stderr
+
+
+@SANDBOX
+def test_verbose_says_what_a_run_is_made_from(sbx: Any, workspace: Any) -> None:
+    workspace.write("sbx.yaml", "schemaVersion: 2\nfsProfiles:\n  own: {extends: build, network: none}\n")
+    assert sbx("trust").rc == 0
+    for state in ("kept for the next run", "kept for the next run"):
+        done = sbx("run", "--verbose", "--profile", "own", "--", "echo", "out")
+        assert (done.rc, done.stdout) == (0, "out\n")
+        assert f"{workspace.root}/sbx.yaml (workspace)" in done.stderr
+        assert "sbx: profile: own, " in done.stderr
+        assert "sbx: network: none\n" in done.stderr
+        assert "sbx: enforced: filesystem: " in done.stderr
+        assert state in done.stderr
+
+
+@SANDBOX
+def test_a_home_folder_as_the_workspace_is_told_every_time(sbx: Any, workspace: Any) -> None:
+    told = "sbx: the workspace is your whole home folder, and profile unrestricted lets a command read it"
+    for _ in range(2):
+        done = sbx("run", "--", "true", cwd=workspace.home)
+        assert done.rc == 0
+        assert one_line(done.stderr).startswith(told)
+    project = workspace.home / "project"
+    project.mkdir()
+    assert sbx("run", "--", "true", cwd=project).stderr == ""
+
+
+def test_init_makes_no_policy_for_a_whole_home(sbx: Any, workspace: Any) -> None:
+    done = sbx("init", cwd=workspace.home)
+    assert done.rc == 2
+    assert "this folder is your whole home folder" in one_line(done.stderr)
+    assert not (workspace.home / "sbx.yaml").exists()
+
+
+def test_check_warns_of_a_policy_for_a_whole_home(sbx: Any, workspace: Any) -> None:
+    policy = workspace.home / "sbx.yaml"
+    policy.write_text("schemaVersion: 2\nfsProfiles:\n  own: {extends: build}\n")
+    done = sbx("check", cwd=workspace.home)
+    assert "warning: the workspace is your whole home folder" in done.stdout + done.stderr
+
+
+@SANDBOX
+def test_what_was_probed_is_forgotten_when_it_did_not_hold(sbx: Any, workspace: Any) -> None:
+    """Another filter around sbx shows in nothing that the stored probe is compared with."""
+    harmless = [sys.executable, CHILDREN, "swapon=EPERM", "--"]
+    narrow = [sys.executable, CHILDREN, "mount=EPERM", "--"]
+    assert sbx("run", "--", "true", prefix=harmless).rc == 0
+    failed = sbx("run", "--", "true", prefix=narrow)
+    assert (failed.rc, "INTERNAL_ERROR" in failed.stderr) == (125, True)
+    known = sbx("run", "--", "true", prefix=narrow)
+    assert (known.rc, "cannot enforce all" in known.stderr) == (125, True)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from capabilities import requires
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -135,6 +136,16 @@ def test_a_log_that_is_no_file_is_left_alone(home: Path) -> None:
     log(home).unlink()
     os.mkfifo(log(home))
     assert append({"i": 1}, audit.environ_bytes()) is not None, "a fifo must not hang it either"
+
+
+@requires(root=True)
+def test_a_log_of_another_user_is_left_alone(home: Path) -> None:
+    """sudo that kept HOME."""
+    log(home).parent.mkdir(mode=0o700)
+    log(home).touch(mode=0o600)
+    os.chown(log(home), 12345, 12345)
+    assert "belongs to another user" in (append({"i": 1}, audit.environ_bytes()) or "")
+    assert log(home).read_bytes() == b""
 
 
 def test_the_command(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
