@@ -164,6 +164,8 @@ def descriptors_of_the_listener() -> dict[str, str]:
     os.symlink("/proc/self/mem", f"{folder}/memory")
     os.symlink("/proc", f"{folder}/processes")
     proc = os.open("/proc", os.O_RDONLY)
+    # A listener's threads have folders of their own: the one that started this command has the number after 1.
+    tasks = ("1", "2", "1/task/2") if CONTEXT["mode"] == "listening" else ("1",)
     ways: list[tuple[str, int | None]] = [(f"{folder}/memory", None)]
     for number in range(3, 16):
         ways += [
@@ -171,8 +173,14 @@ def descriptors_of_the_listener() -> dict[str, str]:
             (f"self/fd/{number}", proc),
             (f"{folder}/me/fd/{number}", None),
         ]
-        ways += [(f"/proc/1/fd/{number}", None), (f"1/fd/{number}", proc), (f"{folder}/processes/1/fd/{number}", None)]
-    ways += [("/proc/1/mem", None), ("1/mem", proc), (f"{folder}/processes/1/mem", None)]
+        for task in tasks:
+            ways += [
+                (f"/proc/{task}/fd/{number}", None),
+                (f"{task}/fd/{number}", proc),
+                (f"{folder}/processes/{task}/fd/{number}", None),
+            ]
+    for task in tasks:
+        ways += [(f"/proc/{task}/mem", None), (f"{task}/mem", proc), (f"{folder}/processes/{task}/mem", None)]
     for path, folder_fd in ways:
         for flags in (os.O_RDWR, os.O_RDONLY, os.O_WRONLY):
             try:

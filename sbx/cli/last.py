@@ -14,6 +14,7 @@ from sbx.policy.folders import find_workspace_file
 from sbx.report.denials import access_of
 from sbx.report.explain import Answer, explain
 from sbx.report.view import View
+from sbx.report.words import visible
 
 
 class NothingToExplain(SbxError):
@@ -73,16 +74,16 @@ def answers_for(view: View, record: dict[str, Any]) -> list[Answer]:
 
 
 def _words(denial: dict[str, Any]) -> str:
-    program = f" by {denial['program']}" if denial.get("program") else ""
+    program = f" by {visible(str(denial['program']))}" if denial.get("program") else ""
     count = denial.get("count", 1)
     times = f", {count} times" if isinstance(count, int) and count > 1 else ""
     likely = "probably " if denial.get("likely") else ""
-    return f"{likely}denied {denial.get('operation', 'access')}{program}{times}"
+    return f"{likely}denied {visible(str(denial.get('operation', 'access')))}{program}{times}"
 
 
 def no_denials(record: dict[str, Any]) -> str:
     """What to say of a run that was denied nothing that is known."""
-    argv = [str(word) for word in record.get("argv", ())]
+    argv = [visible(str(word)) for word in record.get("argv", ())]
     again = shlex.join(["sbx", "run", "--profile", str(record.get("profile", "unrestricted")), "--trace", "--", *argv])
     return f"the last run here was denied nothing that is known; to see every denial: {again}"
 

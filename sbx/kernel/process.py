@@ -31,7 +31,8 @@ PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 
 # NOROOT, NO_SETUID_FIXUP, NO_CAP_AMBIENT_RAISE, each with its lock: uid 0 inside means nothing for capabilities.
-SECUREBITS_LOCKED_DOWN = 0xEF  # bits 0-3, 6: set; 1, 3, 5, 7: locked (see linux/securebits.h)
+# KEEP_CAPS (bit 4) stays as it is and unlocked: there is nothing to keep, and setpriv insists on setting it.
+SECUREBITS_LOCKED_DOWN = 0xCF  # bits 0, 2, 6: set; 1, 3, 7: locked (see linux/securebits.h)
 
 CLOSE_RANGE_CLOEXEC = 4
 

@@ -1,7 +1,7 @@
 """pid 1's loop where calls are judged: notifications from the filter, children, signals from the supervisor.
 
-The command is under the filter and this process must not be. So a thread of this process goes under the filter, spawns
-the command and ends (`UnderFilter`); or the command is forked, installs the filter itself, and the filter's listener
+The command is under the filter and this process must not be. So a thread of this process goes under the filter and
+spawns the command (`UnderFilter`); or the command is forked, installs the filter itself, and the filter's listener
 comes back over a socket (`spawn_listened`).
 
 Who judges (`listener`, `names`, the rules' matcher) is loaded when the first notification arrives, out of this
@@ -35,7 +35,8 @@ ALL_SIGNALS = (*range(1, 32), *range(34, 65))  # but those of the C library
 
 
 class UnderFilter:
-    """A thread under the filter: what it spawns is under it as well. It serves one call, and ends.
+    """A thread under the filter: what it spawns is under it as well. It serves one call, and stays: where the parent of
+    a process is a thread that ends, the kernel sends the process its parent-death signal.
 
     A fork copies an interpreter's memory page by page, only to throw it away: a third of the price of a fresh sandbox.
     During the spawn nobody answers the filter (`posix_spawn` keeps the interpreter's lock), and nothing that it does
@@ -65,6 +66,7 @@ class UnderFilter:
         self._perform()
         self._asked.acquire()
         self._perform()
+        self._asked.acquire()  # until this process ends
 
     def _perform(self) -> None:
         try:

@@ -72,7 +72,9 @@ def record_success(done: dict[str, Any]) -> bool:
     if "no-audit" in done["options"]:
         return True
     prepared, outcome, environ = done["prepared"], done["outcome"], done["environ"]
-    redactor = redactor_for(environ, secret_names(prepared["env"], environ))
+    env = done["run"]["env"]  # with what --env and the profile set
+    declared = {*secret_names(prepared["env"], environ), *secret_names(prepared["env"], env)}
+    redactor = redactor_for(environ, env, secret_names=declared)
     fields = run_fields(
         trace_id=os.urandom(16).hex(),
         argv=redactor.argv(done["command"]),

@@ -37,8 +37,13 @@ class Later:
 
 
 def load_bundle():
-    home = posix.environ.get(b"XDG_CACHE_HOME") or posix.environ.get(b"HOME", b"") + b"/.cache"
-    folder = home + b"/sbx/plans"
+    # As `store.directory`: what is not absolute is not taken, or a command could put a bundle there.
+    base = posix.environ.get(b"XDG_CACHE_HOME", b"")
+    if base[:1] != b"/":
+        base = posix.environ.get(b"HOME", b"") + b"/.cache"
+        if base[:1] != b"/" or base == b"/.cache":
+            return
+    folder = base + b"/sbx/plans"
     try:
         above = posix.lstat(folder)
         file = posix.open(folder + b"/hot-path", posix.O_RDONLY | posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_CLOEXEC)

@@ -16,10 +16,17 @@ done
 bin=${self%/*}
 run_compiled='import marshal, posix, sys
 __file__ = sys.argv.pop(1)
-file = posix.open(__file__, 0)
-code = posix.read(file, 65536)
-posix.close(file)
-exec(marshal.loads(code[16:]))'
+source = sys.argv.pop(1)
+try:
+    file = posix.open(__file__, 0)
+    code = posix.read(file, 65536)
+    posix.close(file)
+    if code[:4] != sys.modules["_frozen_importlib_external"].MAGIC_NUMBER: raise ValueError
+    code = marshal.loads(code[16:])
+except (OSError, ValueError, EOFError, TypeError):
+    __file__ = source
+    with open(source, "rb") as file: code = compile(file.read(), source, "exec")
+exec(code)'
 for package in "$bin"/../lib/python3*/site-packages/sbx "$bin"/../lib/python3*/dist-packages/sbx; do
   [ -f "$package/launch/console.py" ] || continue
   version=${package%/*/sbx}
@@ -28,7 +35,7 @@ for package in "$bin"/../lib/python3*/site-packages/sbx "$bin"/../lib/python3*/d
     case $python in */*) [ -x "$python" ] || continue ;; esac
     compiled=$package/launch/__pycache__/console.cpython-3${version#python3.}.pyc
     # Not as a file of its own: Python would look whether it is a zip archive.
-    [ -f "$compiled" ] && exec "$python" -ISc "$run_compiled" "$compiled" "$@"
+    [ -f "$compiled" ] && exec "$python" -ISc "$run_compiled" "$compiled" "$package/launch/console.py" "$@"
     exec "$python" -IS "$package/launch/console.py" "$@"
   done
 done

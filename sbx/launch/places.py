@@ -31,9 +31,16 @@ def signed(value: int) -> int:
 
 
 def is_own(folder: bytes) -> bool:
-    """Is it this process's folder in /proc, or below it?"""
-    own = b"/proc/%d" % os.getpid()
-    return folder == own or folder.startswith(own + b"/")
+    """Is it this process's folder in /proc, or below it? Each of its threads has one of those names, too."""
+    if not folder.startswith(b"/proc/"):
+        return False
+    name = folder.split(b"/")[2]
+    if not name.isdigit():
+        return False
+    try:
+        return group_leader(int(name)) == os.getpid()
+    except OSError:
+        return True  # gone meanwhile: nobody's
 
 
 def folder_of(fd: int) -> bytes:

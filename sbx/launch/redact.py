@@ -86,15 +86,16 @@ class Redactor:
         return LiveMask(self.values)
 
 
-def redactor_for(environ: dict[bytes, bytes], secret_names: Iterable[bytes] = ()) -> Redactor:
-    """For a run with this environment: `secret_names` are those the policy declared."""
+def redactor_for(*environments: dict[bytes, bytes], secret_names: Iterable[bytes] = ()) -> Redactor:
+    """For a run with these environments, the caller's and its own: `secret_names` are those the policy declared."""
     declared = set(secret_names)
-    secrets = [environ[name] for name in declared if name in environ]
-    guessed = [
-        value
-        for name, value in environ.items()
-        if name not in declared and is_sensitive(name.decode("utf-8", "replace"))
-    ]
+    secrets, guessed = [], []
+    for environ in environments:
+        for name, value in environ.items():
+            if name in declared:
+                secrets.append(value)
+            elif is_sensitive(name.decode("utf-8", "replace")):
+                guessed.append(value)
     return Redactor(secrets, guessed)
 
 

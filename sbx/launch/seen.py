@@ -81,9 +81,9 @@ class Paths:
 
     # Where a path leads, inside
 
-    def place(self, path: bytes, follow: bool) -> Place | None:
-        """None for a loop of links."""
-        for _ in range(MAX_LINKS):
+    def place(self, path: bytes, follow: bool, links: int = MAX_LINKS) -> Place | None:
+        """None for a loop of links, or more of them than `links`."""
+        for left in range(links, 0, -1):
             stripped = path.rstrip(b"/")
             if len(stripped) < len(path):
                 follow = True
@@ -93,11 +93,11 @@ class Paths:
             if name in (b".", b".."):
                 there = self._folder(stripped)
                 if there is None:
-                    return Place(*split(self._deepest(stripped)), False)
+                    return Place(*split(self._deepest(stripped, left)), False)
                 return Place(*split(there), True)
             folder = self._folder(head or b"/")
             if folder is None:
-                return Place(self._deepest(head), name, False)
+                return Place(self._deepest(head, left), name, False)
             found = Place(folder, name, True)
             if not follow:
                 return found
@@ -126,14 +126,14 @@ class Paths:
         self._folders[path] = real
         return real
 
-    def _deepest(self, path: bytes) -> bytes:
+    def _deepest(self, path: bytes, links: int) -> bytes:
         """A directory that is not there, inside: the part that is, really, and the rest as it was written."""
         parts = [part for part in path.split(b"/") if part not in (b"", b".")]
         for count in range(len(parts) - 1, -1, -1):
             real = self._folder(b"/" + b"/".join(parts[:count]))
             if real is not None:
                 # What hides behind a link that leads to nothing here is looked up where it leads.
-                found = self.place((b"" if real == b"/" else real) + b"/" + parts[count], True)
+                found = self.place((b"" if real == b"/" else real) + b"/" + parts[count], True, links - 1)
                 start = found.path if found is not None else real + b"/" + parts[count]
                 return b"/".join((start, *parts[count + 1 :]))
         return path

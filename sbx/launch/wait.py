@@ -78,6 +78,7 @@ if TYPE_CHECKING:
 
 assert sys.platform == "linux"  # for type checkers on other platforms
 
+LONGEST_MESSAGE = 1 << 24  # far beyond any that pid 1 inside sends
 SIGNALFD_SIZE = 128
 SI_KERNEL = 0x80  # not from a process: the terminal's own
 FOREVER = float("inf")
@@ -270,6 +271,11 @@ class Supervisor:
         self.pending += data
         while len(self.pending) >= 4:
             size = int.from_bytes(self.pending[:4], "little")
+            if size > LONGEST_MESSAGE:
+                self.open = False
+                self.outcome["failure"] = ("hear from the sandbox", 0, "its message is too long", b"")
+                self.kill()
+                return
             if len(self.pending) < 4 + size:
                 return
             message = marshal.loads(self.pending[4 : 4 + size])
@@ -284,7 +290,7 @@ class Supervisor:
             self.outcome["failure"] = message[1:]
         elif kind == EXEC_FAILED:
             self.outcome["exec_errno"] = message[1]
-        elif kind == EXITED:
+        elif kind == EXITED and self.outcome["status"] is None:  # it ends once
             _, status, user_s, system_s, max_rss_kib = message
             self.outcome["status"] = status
             self.outcome["cpu_s"] = user_s + system_s

@@ -238,7 +238,7 @@ def _environment(plan: ReadyPlan, call: Call) -> _Environment:
     if call.env is not None:
         run["env"] = {os.fsencode(name): os.fsencode(value) for name, value in call.env.items()}
     environ = {**call.environ, **run["env"]}
-    made = _Environment(asked, run, redactor_for(environ, secret_names(plan.prepared["env"], environ)))
+    made = _Environment(asked, run, redactor_for(environ, secret_names=secret_names(plan.prepared["env"], environ)))
     plan.environment = made
     return made
 

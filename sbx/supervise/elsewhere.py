@@ -117,7 +117,7 @@ def result_of(
     environ = environ_bytes()
     env = job.profile.env
     rules = environment_rules(env.pass_names, env.set_values, env.secret, env.pass_all)
-    redactor = redactor_for(environ, secret_names(rules, environ))
+    redactor = redactor_for(environ, secret_names=secret_names(rules, environ))
     return Result(
         status=outcome.status,
         rc=outcome.rc,

@@ -40,7 +40,7 @@ def redactor_of(done: Done) -> Redactor:
     if done.redactor is not None:
         return done.redactor
     environ = {**done.environ, **done.run["env"]}
-    return redactor_for(environ, secret_names(done.prepared["env"], environ))
+    return redactor_for(environ, secret_names=secret_names(done.prepared["env"], environ))
 
 
 def make_result(done: Done) -> Result:

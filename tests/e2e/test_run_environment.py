@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from capabilities import requires
 from runs import Host
 
 if TYPE_CHECKING:
@@ -183,3 +184,12 @@ def test_the_fifo_of_makes_jobserver(
     given = f"MAKEFLAGS=--jobserver-auth=fifo:{fifo}"
     opened = host.run("--env", given, "--", "dd", f"if={fifo}", "iflag=nonblock", "count=0", "status=none")
     assert opened.returncode == 1
+
+
+@requires("userns")
+def test_a_value_for_this_run_is_masked_in_the_audit_log(sbx: Any, workspace: Any) -> None:
+    for _ in range(2):  # once compiled, once from the stored plan
+        assert sbx("run", "--env", "API_TOKEN=hunter2hunter2", "--", "sh", "-c", "true", "hunter2hunter2").rc == 0
+    log = (workspace.home / ".local/state/sbx/audit.jsonl").read_text()
+    assert log.count("[REDACTED]") == 2
+    assert "hunter2" not in log

@@ -174,3 +174,13 @@ def test_a_limit_of_processes_holds_for_the_run_alone(host: Host) -> None:
     else:  # sampling ended it
         assert done.returncode == 137
         assert b"more than 10 processes" in done.stderr
+
+
+@requires("userns", tools=["setpriv"])
+def test_a_command_that_wants_to_end_with_its_parent_lives_as_long_as_it(host: Host) -> None:
+    """The parent is a thread of pid 1: where it ended, the kernel would send the signal at once. With luck the command
+    was quicker, so it is tried more than once."""
+    script = "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; echo alive"
+    for _ in range(8):
+        done = host.run("--", "setpriv", "--pdeathsig", "TERM", "sh", "-c", script)
+        assert (done.returncode, done.stdout) == (0, b"alive\n"), done.stderr

@@ -204,6 +204,22 @@ def test_explain_last_and_audit_denied(sbx: Any, project: Any) -> None:
     assert sbx("explain", env=TRUSTED).rc == 2
 
 
+def test_symlinks_that_lead_into_each_other_are_a_loop_and_nothing_worse(sbx: Any, project: Any) -> None:
+    (project.root / "a").symlink_to("b/x")
+    (project.root / "b").symlink_to("a/x")
+    done = sbx("run", "--trace", "--", "cat", "a/file", env=TRUSTED)
+    assert done.rc == 1
+    assert "Too many levels of symbolic links" in done.stderr
+    assert "INTERNAL_ERROR" not in done.stderr
+
+
+def test_explain_last_tells_no_control_characters(sbx: Any, project: Any) -> None:
+    assert sbx("run", "--", "true", "\x1b[2J\x07", env=TRUSTED).rc == 0
+    told = sbx("explain", "--last", env=TRUSTED).stdout
+    assert "\\x1b[2J" in told
+    assert "\x1b" not in told and "\x07" not in told
+
+
 def test_explain_last_knows_the_options_of_the_run(sbx: Any, project: Any) -> None:
     project.write("other/policy.yaml", "schemaVersion: 2\nfsProfiles:\n  p:\n    read: ['./src/**']\n")
     options = ("--policy", "other/policy.yaml", "--profile", "p", "--read", "./**", "--deny", "./a.txt", "--trace")

@@ -6,11 +6,13 @@ Python with -I -S, so that is how it is looked at.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from capabilities import requires
 
 import sbx as package
@@ -100,6 +102,24 @@ def test_the_bundle_holds_what_a_plain_run_imports(workspace: Any) -> None:
     assert "sbx.cli.main" not in names, "the plan was not found again"
     assert names <= {*MODULES, *LATER_MODULES}
     assert {*MODULES} <= names
+
+
+@requires("userns")
+def test_no_bundle_is_taken_from_where_a_command_could_put_one(workspace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that is named relatively lies wherever one stands: in the workspace, say."""
+    imported("run", "--", "true")
+    cache = workspace.home / ".cache" / "sbx"
+    shutil.copytree(cache, workspace.root / "relative" / "sbx", copy_function=shutil.copy2)
+    shutil.copytree(cache, workspace.root / ".cache" / "sbx", copy_function=shutil.copy2)
+    monkeypatch.chdir(workspace.root)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(workspace.root / "relative"))
+    assert "sbx.launch.main" not in imported("run", "--", "true"), "the copy is no bundle: this shows nothing"
+    monkeypatch.setenv("XDG_CACHE_HOME", "nowhere")
+    assert "sbx.launch.main" not in imported("run", "--", "true"), "HOME is asked instead"
+    monkeypatch.setenv("HOME", ".")
+    for cache_home in ("relative", ""):
+        monkeypatch.setenv("XDG_CACHE_HOME", cache_home)
+        assert "sbx.launch.main" in imported("run", "--", "true")
 
 
 @requires("userns")

@@ -49,7 +49,7 @@ def test_argv(argv: list[str], shown: list[str]) -> None:
 
 def test_declared_secrets_are_masked_whatever_they_are_and_guesses_unless_too_short() -> None:
     environ = {b"PIN": b"12", b"MY_TOKEN": b"1", b"OTHER_TOKEN": b"longenough", b"PLAIN": b"visible"}
-    redactor = redactor_for(environ, [b"PIN"])
+    redactor = redactor_for(environ, secret_names=[b"PIN"])
     assert redactor.text("12 1 longenough visible") == f"{MASK} 1 {MASK} visible"
 
 
@@ -82,3 +82,8 @@ def test_in_pieces_as_in_one(values: list[bytes], parts: list[bytes]) -> None:
     for text in out.split(MASK_BYTES):
         assert not any(value in text for value in values)
     assert out.replace(MASK_BYTES, b"") == Redactor(values).data(b"".join(parts)).replace(MASK_BYTES, b"")
+
+
+def test_both_the_callers_and_the_commands_values_are_masked() -> None:
+    redactor = redactor_for({b"API_TOKEN": b"of-the-caller"}, {b"API_TOKEN": b"of-the-command"})
+    assert redactor.argv(["of-the-caller", "of-the-command", "other"]) == ["[REDACTED]", "[REDACTED]", "other"]
