@@ -85,9 +85,13 @@ def load(environ: dict[bytes, bytes]) -> bool:
     return rows is not None
 
 
+def is_loaded() -> bool:
+    return any(isinstance(each, Kept) for each in sys.meta_path)
+
+
 def keep(environ: dict[bytes, bytes]) -> bool:
     """For the next first run; False where that is not wanted, or not possible."""
-    if not sys.flags.no_site or any(isinstance(each, Kept) for each in sys.meta_path):
+    if not sys.flags.no_site or is_loaded():
         return False  # not started by the sbx command, or by one that found it kept
     rows: dict[str, Any] = {}
     folders: set[str] = set()
