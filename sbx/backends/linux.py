@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
 
 from sbx.backends.capabilities import Capabilities
 from sbx.errors import SandboxUnavailable
@@ -31,6 +30,8 @@ from sbx.policy.folders import shipped_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from sbx.kernel.seccomp_filter import Watch
     from sbx.launch.hand import HandPlan
     from sbx.launch.perform import Prepared

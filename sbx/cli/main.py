@@ -44,7 +44,6 @@ def finish_run(done: dict[str, Any]) -> int:
     """What is left to do after the hot path ran the command: result, report, audit."""
 
     def finish() -> int:
-        assert sys.platform == "linux"  # no other has a hot path
         from sbx.cli.run_linux import finish_fast
 
         return finish_fast(done)

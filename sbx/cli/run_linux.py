@@ -11,8 +11,6 @@ from sbx.launch.main import carry_out, get_ready_to_record, is_plain, is_plain_s
 from sbx.supervise.compile import compile_run
 from sbx.supervise.run_options import working_directory
 
-assert sys.platform == "linux"  # for type checkers on other platforms
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
 def command(options: dict[str, Any], words: list[str]) -> int:
     """The whole run, from the options as given. Raises SbxError only before anything was started."""
-    environ = dict(os.environb)
+    environ = {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()}
     done: dict[str, Any] | Done
     try:
         if not words:

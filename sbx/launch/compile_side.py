@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
     from typing import Any
 
-# What a first run imports beyond the hot path (a test compares), roughly in the order of the imports.
+    Row = tuple[str, bool, bytes]  # file, is it a package, its marshalled code: most runs need only some of them
+
+# What a first run imports beyond the hot path (a test compares), and what it needs where there is something to report;
+# roughly in the order of the imports.
 MODULES = (
     "sbx.cli", "sbx.cli.main", "sbx.cli.commands", "sbx.cli.run", "sbx.cli.run_linux", "sbx.cli.finish",
-    "sbx.audit", "sbx.model.records", "sbx.model.result", "sbx.model.guarantee", "sbx.model.units", "sbx.model.rules",
-    "sbx.model.source", "sbx.model.profile", "sbx.model.plan", "sbx.model.location",
+    "sbx.audit", "sbx.model.records", "sbx.model.str_enum", "sbx.model.result", "sbx.model.guarantee",
+    "sbx.model.units", "sbx.model.rules", "sbx.model.source", "sbx.model.profile", "sbx.model.plan",
+    "sbx.model.location",
     "sbx.kernel.machine", "sbx.kernel.own_folder", "sbx.kernel.syscalls_table",
     "sbx.kernel.bpf", "sbx.kernel.seccomp_filter", "sbx.network", "sbx.network.environment",
     "sbx.policy", "sbx.policy.agent_runs", "sbx.policy.build", "sbx.policy.cache",
@@ -39,10 +43,7 @@ MODULES = (
     "sbx.report", "sbx.report.denials", "sbx.report.plain", "sbx.report.run", "sbx.report.said",
     "sbx.report.words",
 )  # fmt: skip
-# Of the standard library: what enum needs, which are small files far apart.
-STANDARD = (
-    "types", "operator", "keyword", "reprlib", "collections", "collections.abc", "functools", "enum", "warnings",
-)  # fmt: skip
+STANDARD = ("__future__", "warnings")
 # See `policy.yaml_parts`: never imported, only executed there.
 YAML_PARTS = tuple(
     f"ruamel.yaml.{part}"
@@ -53,7 +54,7 @@ YAML_PARTS = tuple(
 class Kept:
     """Found by the import system before it looks at the disk."""
 
-    def __init__(self, rows: dict[str, tuple[str, bool, CodeType]]) -> None:
+    def __init__(self, rows: dict[str, Row]) -> None:
         self.rows = rows
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
@@ -70,11 +71,11 @@ class Kept:
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        exec(self.rows[module.__name__][2], module.__dict__)
+        exec(marshal.loads(self.rows[module.__name__][2]), module.__dict__)
 
     def kept_code(self, name: str) -> CodeType | None:
         row = self.rows.get(name)
-        return None if row is None else row[2]
+        return None if row is None else marshal.loads(row[2])
 
 
 def load(environ: dict[bytes, bytes]) -> bool:
@@ -93,14 +94,15 @@ def keep(environ: dict[bytes, bytes]) -> bool:
     """For the next first run; False where that is not wanted, or not possible."""
     if not sys.flags.no_site or is_loaded():
         return False  # not started by the sbx command, or by one that found it kept
-    rows: dict[str, Any] = {}
+    rows: dict[str, Row] = {}
     folders: set[str] = set()
     for name in (*MODULES, *STANDARD, *YAML_PARTS):
         found = _spec(name)
         code = None if found is None else found.loader.get_code(name)
         if code is None:
             continue
-        rows[name] = (found.origin, found.submodule_search_locations is not None, _without_lines(code))
+        bare = marshal.dumps(_without_lines(code))
+        rows[name] = (found.origin, found.submodule_search_locations is not None, bare)
         folders.add(found.origin[: found.origin.rindex("/")])
     return store.save(_key(), tuple(_stamp(folder) for folder in sorted(folders)), rows, environ)
 
@@ -114,14 +116,9 @@ def _spec(name: str) -> Any:
     """Where the import system finds a module: of sbx, of ruamel.yaml beside it, and of the standard library."""
     above = name.rpartition(".")[0]
     package = _package()
-    folder = package[: package.rindex("/")] if name.startswith(("sbx", "ruamel")) else _standard_folder()
-    path = [f"{folder}/{above.replace('.', '/')}" if above else folder]
+    folder = package[: package.rindex("/")]
+    path = [f"{folder}/{above.replace('.', '/')}"] if above else [folder] if name == "sbx" else None
     return sys.modules["_frozen_importlib_external"].PathFinder.find_spec(name, path)
-
-
-def _standard_folder() -> str:
-    origin: str = sys.modules["enum"].__file__ or ""
-    return origin[: origin.rindex("/")]
 
 
 def _stamp(folder: str) -> store.Dependency:

@@ -11,7 +11,6 @@ bind allows for names to come is what the rules allow for names that nobody wrot
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
 
 from sbx.model.plan import Op, Operation
 from sbx.model.profile import EffectiveProfile
@@ -22,6 +21,10 @@ from sbx.planner.observe import Observations
 from sbx.planner.specials import NEVER_WALKED, Regions, children_by_parent
 from sbx.planner.states import HIDDEN, MODIFIABLE, READABLE, State
 from sbx.planner.walk import DIRECTORY, FILE, LINK, DirectoryReader, Entries
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,13 @@ against each other on every path.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-
 from sbx.model.glob import ANY_DEPTH, EVERYTHING, MANY, NOTHING, match_name, reach, states_below, step
 from sbx.model.records import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
+    from collections.abc import Collection, Iterator, Sequence
 
     from sbx.model.glob import Component, Pattern
     from sbx.model.verdict import CompiledRules

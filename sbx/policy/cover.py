@@ -7,13 +7,14 @@ not see is a cover made of several rules together, except for `{a,b}`, which is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import product
 
 from sbx.model.glob import ANY_DEPTH, MANY, match_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sbx.model.glob import Component, Pattern
 
 MAX_SPLIT = 64

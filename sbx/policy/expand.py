@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from errno import ENOENT, ENOTDIR
 
 from sbx.errors import PolicyError
@@ -23,6 +22,8 @@ from sbx.policy.rule_text import Anchor, RuleText, read_rule, remedy_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sbx.model.glob import Pattern
 
 MAX_LINKS = 40  # as the kernel has it
