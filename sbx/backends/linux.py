@@ -10,15 +10,16 @@ import os
 import stat
 
 from sbx.backends.capabilities import Capabilities
+from sbx.backends.kept_filter import kept_filter
 from sbx.errors import SandboxUnavailable
 from sbx.kernel import landlock, process
-from sbx.kernel.seccomp_filter import NOTIFY_CHANGES, NOTIFY_CREATES, build_filter
+from sbx.kernel.seccomp_filter import NOTIFY_CHANGES, NOTIFY_CREATES
 from sbx.kernel.syscalls_table import numbers
 from sbx.launch import root
 from sbx.launch.attend import core_file_setting
 from sbx.launch.core_dumps import may_be_denied
 from sbx.launch.environment import environment_rules
-from sbx.model.glob import NOTHING, fixed_prefix, match, reach, split_path, states_below
+from sbx.model.glob import fixed_prefix, split_path, states_below
 from sbx.model.guarantee import Applied
 from sbx.model.plan import Op, Operation, Plan
 from sbx.model.profile import EffectiveProfile, FutureDenies, NetworkMode, Require
@@ -120,7 +121,7 @@ def compile_launch(
             "operations": launch_operations(operations),
             "cwd": os.fsencode(plan.cwd),
             "landlock": launch_landlock(profile, plan, capabilities),
-            "seccomp": build_filter(
+            "seccomp": kept_filter(
                 capabilities.machine,
                 network=profile.network.mode.value,
                 own_netns=bool(flags & process.CLONE_NEWNET),
@@ -208,12 +209,17 @@ def relevant_judge(profile: EffectiveProfile, operations: tuple[Operation, ...],
     writable = [split_path(each.path) for each in operations if each.op in (Op.BIND_RW, Op.TMPFS)]
     writable += [split_path(each) for each in plan.single_names]
 
+    firsts = {place[0] for place in writable if place}
+    whole = () in writable
+
     def speaks(rule: CompiledRule) -> bool:
-        return any(
-            match(pattern, place) or reach(pattern, states_below(pattern, place)) != NOTHING
-            for pattern in rule[1]
-            for place in writable
-        )
+        for pattern in rule[1]:
+            first = pattern[0] if pattern else ""
+            if first.__class__ is str and first not in firsts and not whole:
+                continue  # most rules are of other places
+            if any(states_below(pattern, place) for place in writable):  # it matches here, or may match below
+                return True
+        return False
 
     read, modify, _exec = profile.judge
     return tuple(filter(speaks, read)), tuple(filter(speaks, modify)), None

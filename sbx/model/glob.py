@@ -30,6 +30,7 @@ SPECIAL = "*?[]{}\\!"
 MAX_ALTERNATIVES = 256  # of one component: `{a,b}{a,b}…` doubles each time
 MAX_BRACES = 16  # of one component: the expansion recurses into each
 _SPECIAL = frozenset(SPECIAL)
+LONE_STARS = "'**' must stand alone between slashes: write 'a/**/b', or '*' within a name"
 
 
 class BadGlob(ValueError):
@@ -145,6 +146,8 @@ def _braces(piece: str) -> list[str]:
 
 
 def _find(piece: str, wanted: str, start: int) -> int:
+    if wanted not in piece:
+        return -1
     position = start
     while position < len(piece):
         if piece[position] == "\\":
@@ -179,6 +182,15 @@ def _class_end(piece: str, start: int) -> int:
 
 def _tokens(piece: str) -> tuple[Token, ...]:
     tokens: list[Token] = []
+    if not ("\\" in piece or "?" in piece or "[" in piece):  # nearly all have nothing but stars
+        for number, text in enumerate(piece.split("*")):
+            if number:
+                if tokens and tokens[-1] == MANY:
+                    raise BadGlob(LONE_STARS)
+                tokens.append(MANY)
+            if text:
+                tokens.append(text)
+        return tuple(tokens)
     literal: list[str] = []
 
     def flush() -> None:
@@ -196,7 +208,7 @@ def _tokens(piece: str) -> tuple[Token, ...]:
         if char == "*":
             flush()
             if tokens and tokens[-1] == MANY:
-                raise BadGlob("'**' must stand alone between slashes: write 'a/**/b', or '*' within a name")
+                raise BadGlob(LONE_STARS)
             tokens.append(MANY)
         elif char == "?":
             flush()

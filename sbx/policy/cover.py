@@ -82,7 +82,13 @@ def _may_meet(one: Pattern, at: int, other: Pattern, index: int, known: dict[tup
 def covered_by_any(narrow: Pattern, wide: Iterable[Pattern]) -> bool:
     """Is each alternative of `narrow` covered by one of `wide`?"""
     candidates = list(wide)
-    return all(any(covers(each, piece) for each in candidates) for piece in split_alternatives(narrow))
+    for piece in split_alternatives(narrow):
+        for each in candidates:
+            if covers(each, piece):
+                break
+        else:
+            return False
+    return True
 
 
 def split_alternatives(pattern: Pattern) -> list[Pattern]:

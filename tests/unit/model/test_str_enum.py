@@ -36,7 +36,8 @@ def looks(words: Any) -> list[object]:
         str(left), f"{left:>20}", left.name, left.value, left == "to the left", left == "to the left", left == "other",
         hash(left) == hash("to the left"), {left: 1}["to the left"], left is words("to the left"),
         left is words["LEFT"], [each.name for each in words], [each.name for each in reversed(words)], len(words),
-        bool(words), isinstance(left, words), isinstance(left, str), left in words, words.RIGHT in (left,), list(words.__members__),
+        bool(words), isinstance(left, words), isinstance(left, str), left in words, words.RIGHT in (left,),
+        list(words.__members__),
         type(str(left)), type(left.value), repr(left).replace(words.__name__, ""), words.__name__, words.__qualname__,
         json.dumps({left: [left]}), "/".join([left]), left.upper(), words(left) is left,
     ]  # fmt: skip
