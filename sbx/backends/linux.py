@@ -247,16 +247,17 @@ def judged_calls(machine: str, judged: Sequence[tuple[str, int, int]]) -> dict[i
 
 def launch_operations(operations: tuple[Operation, ...]) -> tuple[tuple[int, bytes, bytes, int], ...]:
     packed: list[tuple[int, bytes, bytes, int]] = []
-    bound: list[str] = []
+    bound: tuple[str, ...] = ()  # with a slash behind them
     made: set[str] = set()
+    known: dict[str, bool] = {}
     for each in operations:
-        fresh = not _below_any(each.path, bound)
+        fresh = not each.path.startswith(bound)
         content = system_file(each) if fresh else None
         if content is not None:
             packed.append((root.COPY, os.fsencode(each.path), content, 0))
             continue
         if each.op in (Op.BIND_RO, Op.BIND_RW):
-            bound.append(each.path)
+            bound += (each.path.rstrip("/") + "/",)
         attributes = (
             (root.IS_DIR if each.is_dir else 0)
             | (root.LISTABLE if each.listable else 0)
@@ -264,7 +265,7 @@ def launch_operations(operations: tuple[Operation, ...]) -> tuple[tuple[int, byt
             | (root.OPTIONAL if each.optional else 0)
             | (root.IS_LINK if each.is_link else 0)
             | (root.FRESH if fresh and made_above(each.path, made) else 0)
-            | (root.SYSTEM if only_roots_own(each.source or each.path) else 0)
+            | (root.SYSTEM if only_roots_own(os.path.dirname(each.source or each.path), known) else 0)
         )
         made.add(each.path)
         packed.append((CODES[each.op], os.fsencode(each.path), os.fsencode(each.source), attributes))
@@ -276,23 +277,20 @@ def made_above(path: str, made: set[str]) -> bool:
     return os.path.dirname(path) in made and path not in made
 
 
-def only_roots_own(path: str) -> bool:
-    """Is every folder on the way root's, and writable for nobody else? Then no symlink can be put there meanwhile."""
-    folder = os.path.dirname(path)
-    while True:
+def only_roots_own(folder: str, known: dict[str, bool]) -> bool:
+    """Is it, like every folder on the way, root's, and writable for nobody else? Then no symlink can be put there
+    meanwhile. `known`: what was found out for this plan already."""
+    found = known.get(folder)
+    if found is None:
         try:
-            found = os.lstat(folder)
+            status = os.lstat(folder)
         except OSError:
-            return False
-        if found.st_uid != 0 or found.st_mode & 0o022 or not stat.S_ISDIR(found.st_mode):
-            return False
-        if folder == "/":
-            return True
-        folder = os.path.dirname(folder)
-
-
-def _below_any(path: str, folders: list[str]) -> bool:
-    return any(path.startswith(folder + "/") or folder == "/" for folder in folders)
+            found = False
+        else:
+            found = status.st_uid == 0 and not status.st_mode & 0o022 and stat.S_ISDIR(status.st_mode)
+            found = found and (folder == "/" or only_roots_own(os.path.dirname(folder), known))
+        known[folder] = found
+    return found
 
 
 COPIED_BYTES = 8 * 1024  # beyond that a mount is cheaper

@@ -111,6 +111,13 @@ def _component(piece: str) -> Component:
 
 def _braces(piece: str) -> list[str]:
     """Expand `{a,b}`; alternatives stay within the component because the split came first."""
+    if "{" not in piece and "}" not in piece:
+        return [piece]
+    if piece.count("{") == 1 and piece.count("}") == 1 and not ("\\" in piece or "[" in piece):
+        before, _, rest = piece.partition("{")
+        inside, closed, after = rest.partition("}")
+        if closed and inside.count(",") < MAX_ALTERNATIVES:
+            return [before + each + after for each in inside.split(",")]
     start = _find(piece, "{", 0)
     if start < 0:
         if _find(piece, "}", 0) >= 0:
@@ -261,12 +268,12 @@ def split_path(path: str) -> tuple[str, ...]:
 
 def fixed_prefix(pattern: Pattern) -> tuple[str, ...]:
     """The leading literal names: where the pattern starts to look at the file system."""
-    names: list[str] = []
+    size = 0
     for component in pattern:
         if not isinstance(component, str):
             break
-        names.append(component)
-    return tuple(names)
+        size += 1
+    return pattern[:size]  # type: ignore[return-value]
 
 
 def is_exact(pattern: Pattern) -> bool:

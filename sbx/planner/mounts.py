@@ -68,6 +68,7 @@ class MountWalk:
         self._links = frozenset(path for path in links if not path.startswith(devices))
         self._forced = children_by_parent([*self._specials, *self._links])
         self._pinned: set[str] = set()
+        self._changeable: dict[str, bool] = {}  # may the user make names in this folder?
         self._has_exec = profile.exec is not None
 
     def run(self) -> None:
@@ -257,7 +258,9 @@ class MountWalk:
         if state.verdict != MODIFIABLE or around.writable or not around.bound or not self._grants(state.winner(1)):
             return
         parent = os.path.dirname(path)
-        if os.access(parent, os.W_OK | os.X_OK):
+        if parent not in self._changeable:
+            self._changeable[parent] = os.access(parent, os.W_OK | os.X_OK)
+        if self._changeable[parent]:
             self.single_names.add(parent)
 
     def _grants(self, rule: int) -> bool:
