@@ -90,10 +90,12 @@ def keep(compiled: Compiled, key: bytes, environ: dict[bytes, bytes]) -> None:
     """The plan and both sides' modules, for the next start."""
     if not keep_plan(compiled, key, environ) or code_is_kept():
         return
-    from sbx.launch import compile_side
-    from sbx.launch.bundle import write_bundle
+    if not came_from_the_bundle():
+        from sbx.launch.bundle import write_bundle
 
-    write_bundle(environ)
+        write_bundle(environ)
+    from sbx.launch import compile_side
+
     compile_side.keep(environ)
 
 
@@ -109,7 +111,11 @@ def code_is_kept() -> bool:
         return True
     from sbx.launch.compile_side import is_loaded
 
-    return sys.modules["sbx"].__spec__ is None and is_loaded()
+    return came_from_the_bundle() and is_loaded()
+
+
+def came_from_the_bundle() -> bool:
+    return sys.modules["sbx"].__spec__ is None
 
 
 def record_failure(error: SbxError, options: dict[str, Any], words: list[str]) -> None:

@@ -19,29 +19,28 @@ if TYPE_CHECKING:
 
     Row = tuple[str, bool, bytes]  # file, is it a package, its marshalled code: most runs need only some of them
 
-# What a first run imports beyond the hot path (a test compares), and what it needs where there is something to report;
-# roughly in the order of the imports.
+# What a plain first run imports beyond the hot path (a test compares), roughly in the order of the imports.
 MODULES = (
-    "sbx.cli", "sbx.cli.main", "sbx.cli.commands", "sbx.cli.run", "sbx.cli.run_linux", "sbx.cli.finish",
-    "sbx.audit", "sbx.model.records", "sbx.model.str_enum", "sbx.model.result", "sbx.model.guarantee",
-    "sbx.model.units", "sbx.model.rules", "sbx.model.source", "sbx.model.profile", "sbx.model.plan",
-    "sbx.model.location",
-    "sbx.kernel.machine", "sbx.kernel.own_folder", "sbx.kernel.syscalls_table",
-    "sbx.kernel.bpf", "sbx.kernel.seccomp_filter", "sbx.network", "sbx.network.environment",
-    "sbx.policy", "sbx.policy.agent_runs", "sbx.policy.build", "sbx.policy.cache",
-    "sbx.policy.cover", "sbx.policy.digest", "sbx.policy.document", "sbx.policy.effective", "sbx.policy.expand",
-    "sbx.policy.folders", "sbx.policy.git", "sbx.policy.layers", "sbx.policy.load",
-    "sbx.policy.nearest", "sbx.policy.nodes", "sbx.policy.private_files", "sbx.policy.read_file",
-    "sbx.policy.rule_text", "sbx.policy.schema", "sbx.policy.trust", "sbx.policy.validate", "sbx.policy.yaml_parts",
-    "sbx.planner", "sbx.planner.ancestors", "sbx.planner.exceptions", "sbx.planner.grants",
-    "sbx.planner.linux", "sbx.planner.links", "sbx.planner.making", "sbx.planner.mounts", "sbx.planner.observe",
-    "sbx.planner.sockets", "sbx.planner.specials", "sbx.planner.states", "sbx.planner.walk",
-    "sbx.backends", "sbx.backends.capabilities", "sbx.backends.capability_cache", "sbx.backends.kept_filter",
-    "sbx.backends.limits", "sbx.backends.linux",
-    "sbx.supervise", "sbx.supervise.compile", "sbx.supervise.execute", "sbx.supervise.limits",
-    "sbx.supervise.outcome", "sbx.supervise.result", "sbx.supervise.run_options",
-    "sbx.report", "sbx.report.denials", "sbx.report.plain", "sbx.report.run", "sbx.report.said",
-    "sbx.report.words",
+    "sbx.cli", "sbx.cli.main", "sbx.cli.commands", "sbx.cli.run",
+    "sbx.supervise", "sbx.backends", "sbx.model.records", "sbx.policy", "sbx.policy.digest",
+    "sbx.backends.capabilities", "sbx.kernel.machine", "sbx.kernel.own_folder", "sbx.policy.folders",
+    "sbx.backends.capability_cache", "sbx.kernel.bpf", "sbx.kernel.syscalls_table", "sbx.kernel.seccomp_filter",
+    "sbx.backends.kept_filter", "sbx.model.str_enum", "sbx.model.guarantee",
+    "sbx.model.source", "sbx.model.rules", "sbx.model.profile", "sbx.model.plan", "sbx.network",
+    "sbx.network.environment", "sbx.planner", "sbx.planner.grants", "sbx.backends.linux", "sbx.planner.exceptions",
+    "sbx.planner.states", "sbx.planner.specials", "sbx.planner.links", "sbx.planner.walk", "sbx.planner.making",
+    "sbx.planner.observe", "sbx.planner.mounts", "sbx.planner.sockets", "sbx.planner.linux", "sbx.policy.document",
+    "sbx.policy.nodes", "sbx.policy.schema", "sbx.model.units", "sbx.policy.nearest", "sbx.policy.rule_text",
+    "sbx.policy.validate", "sbx.policy.build", "sbx.policy.cover", "sbx.policy.expand", "sbx.policy.git",
+    "sbx.policy.effective", "sbx.policy.agent_runs", "sbx.policy.private_files", "sbx.policy.read_file",
+    "sbx.policy.cache", "sbx.policy.trust", "sbx.policy.layers", "sbx.supervise.run_options", "sbx.supervise.compile",
+    "sbx.cli.run_linux", "sbx.policy.yaml_parts", "sbx.policy.load", "sbx.backends.limits",
+)  # fmt: skip
+# Where there is something to watch, or to report.
+MODULES_OF_OTHER_RUNS = (
+    "sbx.audit", "sbx.cli.finish", "sbx.model.location", "sbx.model.result", "sbx.report", "sbx.report.denials",
+    "sbx.report.plain", "sbx.report.run", "sbx.report.said", "sbx.report.words", "sbx.supervise.execute",
+    "sbx.supervise.limits", "sbx.supervise.outcome", "sbx.supervise.result",
 )  # fmt: skip
 STANDARD = ("__future__", "warnings")
 # See `policy.yaml_parts`: never imported, only executed there.
@@ -73,6 +72,27 @@ class Kept:
     def exec_module(self, module: ModuleType) -> None:
         exec(marshal.loads(self.rows[module.__name__][2]), module.__dict__)
 
+    def load_all(self) -> None:
+        """What a plain first run needs, without asking the import system for one after the other."""
+        modules = sys.modules
+        for name in MODULES:
+            row = self.rows.get(name)
+            if row is None or name in modules:
+                continue
+            origin, is_package, code = row
+            module = modules[name] = type(sys)(name)
+            above, _, last = name.rpartition(".")
+            module.__file__ = origin
+            module.__package__ = name if is_package else above
+            if is_package:
+                module.__path__ = [origin[: origin.rindex("/")]]
+            try:
+                exec(marshal.loads(code), module.__dict__)
+            except BaseException:
+                del modules[name]
+                raise
+            setattr(modules[above], last, module)
+
     def kept_code(self, name: str) -> CodeType | None:
         row = self.rows.get(name)
         return None if row is None else marshal.loads(row[2])
@@ -86,6 +106,12 @@ def load(environ: dict[bytes, bytes]) -> bool:
     return rows is not None
 
 
+def load_all() -> None:
+    for each in sys.meta_path:
+        if isinstance(each, Kept):
+            each.load_all()
+
+
 def is_loaded() -> bool:
     return any(isinstance(each, Kept) for each in sys.meta_path)
 
@@ -96,7 +122,7 @@ def keep(environ: dict[bytes, bytes]) -> bool:
         return False  # not started by the sbx command, or by one that found it kept
     rows: dict[str, Row] = {}
     folders: set[str] = set()
-    for name in (*MODULES, *STANDARD, *YAML_PARTS):
+    for name in (*MODULES, *MODULES_OF_OTHER_RUNS, *STANDARD, *YAML_PARTS):
         found = _spec(name)
         code = None if found is None else found.loader.get_code(name)
         if code is None:
