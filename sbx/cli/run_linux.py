@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from sbx.supervise.compile import Compiled
     from sbx.supervise.execute import Done
 
+# Thousands of small things, which nobody has to take apart: the process ends soon after the command.
+_held_to_the_end: list[Compiled] = []
+
 
 def command(options: dict[str, Any], words: list[str]) -> int:
     """The whole run, from the options as given. Raises SbxError only before anything was started."""
@@ -36,7 +39,8 @@ def command(options: dict[str, Any], words: list[str]) -> int:
             from sbx.report.view import view_of
 
             compiled.prepared["view"] = view_of(compiled.profile, compiled.policy).entry()
-        key = store.make_key(options, os.getcwdb(), environ)
+        _held_to_the_end.append(compiled)
+        key = None if compiled.dependencies is None else store.make_key(options, os.getcwdb(), environ)
         if is_plain(compiled.prepared) and options_are_plain(options):
             done = run_plainly(compiled, key, options, environ)
         else:
@@ -64,7 +68,9 @@ def command(options: dict[str, Any], words: list[str]) -> int:
     return finish(done)
 
 
-def run_plainly(compiled: Compiled, key: bytes, options: dict[str, Any], environ: dict[bytes, bytes]) -> dict[str, Any]:
+def run_plainly(
+    compiled: Compiled, key: bytes | None, options: dict[str, Any], environ: dict[bytes, bytes]
+) -> dict[str, Any]:
     """As the hot path runs it, from the plan that was just made."""
     prepared, command = compiled.prepared, list(compiled.command)
     if not code_is_kept():
@@ -78,7 +84,7 @@ def run_plainly(compiled: Compiled, key: bytes, options: dict[str, Any], environ
     return carry_out(prepared, options, command, environ, meanwhile=meanwhile)
 
 
-def run_in_full(compiled: Compiled, key: bytes, options: dict[str, Any], environ: dict[bytes, bytes]) -> Done:
+def run_in_full(compiled: Compiled, key: bytes | None, options: dict[str, Any], environ: dict[bytes, bytes]) -> Done:
     """With everything around it that some option or limit asks for."""
     keep(compiled, key, environ)
     from sbx.supervise.execute import execute
@@ -86,7 +92,7 @@ def run_in_full(compiled: Compiled, key: bytes, options: dict[str, Any], environ
     return execute(compiled.prepared, options, list(compiled.command), environ)
 
 
-def keep(compiled: Compiled, key: bytes, environ: dict[bytes, bytes]) -> None:
+def keep(compiled: Compiled, key: bytes | None, environ: dict[bytes, bytes]) -> None:
     """The plan and both sides' modules, for the next start."""
     if not keep_plan(compiled, key, environ) or code_is_kept():
         return
@@ -99,8 +105,8 @@ def keep(compiled: Compiled, key: bytes, environ: dict[bytes, bytes]) -> None:
     compile_side.keep(environ)
 
 
-def keep_plan(compiled: Compiled, key: bytes, environ: dict[bytes, bytes]) -> bool:
-    if compiled.dependencies is None:
+def keep_plan(compiled: Compiled, key: bytes | None, environ: dict[bytes, bytes]) -> bool:
+    if key is None or compiled.dependencies is None:
         return False
     return store.save(key, compiled.dependencies, dict(compiled.prepared), environ)
 
