@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
 
 from sbx.backends.capabilities import Capabilities
+from sbx.backends.kept_filter import kept_filter
 from sbx.errors import SandboxUnavailable
 from sbx.kernel import landlock, process
-from sbx.kernel.seccomp_filter import NOTIFY_CHANGES, NOTIFY_CREATES, build_filter
+from sbx.kernel.seccomp_filter import NOTIFY_CHANGES, NOTIFY_CREATES
 from sbx.kernel.syscalls_table import numbers
 from sbx.launch import root
 from sbx.launch.attend import core_file_setting
 from sbx.launch.core_dumps import may_be_denied
 from sbx.launch.environment import environment_rules
-from sbx.model.glob import NOTHING, fixed_prefix, match, reach, split_path, states_below
+from sbx.model.glob import fixed_prefix, split_path, states_below
 from sbx.model.guarantee import Applied
 from sbx.model.plan import Op, Operation, Plan
 from sbx.model.profile import EffectiveProfile, FutureDenies, NetworkMode, Require
@@ -31,6 +31,8 @@ from sbx.policy.folders import shipped_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from sbx.kernel.seccomp_filter import Watch
     from sbx.launch.hand import HandPlan
     from sbx.launch.perform import Prepared
@@ -119,7 +121,7 @@ def compile_launch(
             "operations": launch_operations(operations),
             "cwd": os.fsencode(plan.cwd),
             "landlock": launch_landlock(profile, plan, capabilities),
-            "seccomp": build_filter(
+            "seccomp": kept_filter(
                 capabilities.machine,
                 network=profile.network.mode.value,
                 own_netns=bool(flags & process.CLONE_NEWNET),
@@ -207,12 +209,17 @@ def relevant_judge(profile: EffectiveProfile, operations: tuple[Operation, ...],
     writable = [split_path(each.path) for each in operations if each.op in (Op.BIND_RW, Op.TMPFS)]
     writable += [split_path(each) for each in plan.single_names]
 
+    firsts = {place[0] for place in writable if place}
+    whole = () in writable
+
     def speaks(rule: CompiledRule) -> bool:
-        return any(
-            match(pattern, place) or reach(pattern, states_below(pattern, place)) != NOTHING
-            for pattern in rule[1]
-            for place in writable
-        )
+        for pattern in rule[1]:
+            first = pattern[0] if pattern else ""
+            if first.__class__ is str and first not in firsts and not whole:
+                continue  # most rules are of other places
+            if any(states_below(pattern, place) for place in writable):  # it matches here, or may match below
+                return True
+        return False
 
     read, modify, _exec = profile.judge
     return tuple(filter(speaks, read)), tuple(filter(speaks, modify)), None
@@ -240,16 +247,17 @@ def judged_calls(machine: str, judged: Sequence[tuple[str, int, int]]) -> dict[i
 
 def launch_operations(operations: tuple[Operation, ...]) -> tuple[tuple[int, bytes, bytes, int], ...]:
     packed: list[tuple[int, bytes, bytes, int]] = []
-    bound: list[str] = []
+    bound: tuple[str, ...] = ()  # with a slash behind them
     made: set[str] = set()
+    known: dict[str, bool] = {}
     for each in operations:
-        fresh = not _below_any(each.path, bound)
+        fresh = not each.path.startswith(bound)
         content = system_file(each) if fresh else None
         if content is not None:
             packed.append((root.COPY, os.fsencode(each.path), content, 0))
             continue
         if each.op in (Op.BIND_RO, Op.BIND_RW):
-            bound.append(each.path)
+            bound += (each.path.rstrip("/") + "/",)
         attributes = (
             (root.IS_DIR if each.is_dir else 0)
             | (root.LISTABLE if each.listable else 0)
@@ -257,7 +265,7 @@ def launch_operations(operations: tuple[Operation, ...]) -> tuple[tuple[int, byt
             | (root.OPTIONAL if each.optional else 0)
             | (root.IS_LINK if each.is_link else 0)
             | (root.FRESH if fresh and made_above(each.path, made) else 0)
-            | (root.SYSTEM if only_roots_own(each.source or each.path) else 0)
+            | (root.SYSTEM if only_roots_own(os.path.dirname(each.source or each.path), known) else 0)
         )
         made.add(each.path)
         packed.append((CODES[each.op], os.fsencode(each.path), os.fsencode(each.source), attributes))
@@ -269,25 +277,22 @@ def made_above(path: str, made: set[str]) -> bool:
     return os.path.dirname(path) in made and path not in made
 
 
-def only_roots_own(path: str) -> bool:
-    """Is every folder on the way root's, and writable for nobody else? Then no symlink can be put there meanwhile."""
+def only_roots_own(folder: str, known: dict[str, bool]) -> bool:
+    """Is it, like every folder on the way, root's, and writable for nobody else? Then no symlink can be put there
+    meanwhile. `known`: what was found out for this plan already."""
     if os.geteuid() == 0:
         return False  # a command that root runs may be allowed to change root's folders
-    folder = os.path.dirname(path)
-    while True:
+    found = known.get(folder)
+    if found is None:
         try:
-            found = os.lstat(folder)
+            status = os.lstat(folder)
         except OSError:
-            return False
-        if found.st_uid != 0 or found.st_mode & 0o022 or not stat.S_ISDIR(found.st_mode):
-            return False
-        if folder == "/":
-            return True
-        folder = os.path.dirname(folder)
-
-
-def _below_any(path: str, folders: list[str]) -> bool:
-    return any(path.startswith(folder + "/") or folder == "/" for folder in folders)
+            found = False
+        else:
+            found = status.st_uid == 0 and not status.st_mode & 0o022 and stat.S_ISDIR(status.st_mode)
+            found = found and (folder == "/" or only_roots_own(os.path.dirname(folder), known))
+        known[folder] = found
+    return found
 
 
 COPIED_BYTES = 8 * 1024  # beyond that a mount is cheaper

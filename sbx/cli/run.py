@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 def command(options: dict[str, Any], words: list[str]) -> int:
     """The whole run, from the options as given. Raises SbxError only before anything was started."""
     if sys.platform == "linux":
+        if sys.flags.no_site:  # started by the sbx command
+            from sbx.launch.compile_side import load_all
+
+            load_all()
         from sbx.cli.run_linux import command as run
     else:
         from sbx.cli.run_elsewhere import command as run

@@ -15,6 +15,7 @@ from sbx.launch.root import MAKE_DIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from sbx.launch.wait import Outcome
@@ -42,7 +43,7 @@ def fast_run(word: str, arguments: list[str]) -> dict[str, Any] | None:
             options, command = parse_run(arguments)
     except Unusual:
         return None
-    if not command or options.get("report") == "always" or any(name in options for name in NEEDS_COMPILE_SIDE):
+    if not command or not options_are_plain(options):
         return None
     environ = environ_bytes()
     try:
@@ -52,43 +53,14 @@ def fast_run(word: str, arguments: list[str]) -> dict[str, Any] | None:
     key = store.make_key(options, cwd, environ)
     prepared: Any
     prepared, dependencies = store.find(key, environ)
-    if prepared is None or prepared["sample"] or prepared["cgroup"] or prepared["network"][0] == "allow":
-        return None
-    if command[0].rpartition("/")[2] in prepared["adapted"] or not limits_are_plain(prepared["limits"]):
+    if prepared is None or not is_plain(prepared) or command[0].rpartition("/")[2] in prepared["adapted"]:
         return None
     checked = must_be_checked_first(prepared["launch"])
     if checked and not store.unchanged(dependencies, environ):
         return None
     try:
-        open_standard_descriptors()
-        run = make_run(
-            prepared,
-            {
-                "command": command,
-                "environ": environ,
-                "extra_env": options.get("env", ()),  # type: ignore[typeddict-item]
-                "env_all": bool(options.get("env-all")),
-                "use_terminal": "no-tty" not in options,
-            },
-        )
-        streams, errors_at = overheard()
-        if streams is not None:
-            run["streams"] = streams.child
         is_valid = None if checked else lambda: store.unchanged(dependencies, environ)
-        done = {
-            "options": options,
-            "command": command,
-            "prepared": prepared,
-            "run": run,
-            "environ": environ,
-            "streams": streams,
-            "errors_at": errors_at,
-            "recorded": False,
-        }
-        at_exit = None if streams is not None or "view" in prepared else lambda seen: record_early(done, seen)
-        outcome = perform(
-            prepared, run, streams=streams, meanwhile=get_ready_to_record, is_valid=is_valid, at_exit=at_exit
-        )
+        done = carry_out(prepared, options, command, environ, meanwhile=get_ready_to_record, is_valid=is_valid)
     except Outdated:
         return None
     except OSError:
@@ -100,10 +72,68 @@ def fast_run(word: str, arguments: list[str]) -> dict[str, Any] | None:
         if isinstance(error, SbxError):
             return None  # the compile side meets it again, and finds the words
         raise
+    outcome = done["outcome"]
     if outcome["failure"] is not None and not outcome["started"]:
         store.forget(key, environ)  # a plan that no longer fits the machine: make a new one
         return None
-    return {**done, "outcome": outcome}
+    return done
+
+
+def carry_out(
+    prepared: Any,
+    options: dict[str, Any],
+    command: list[str],
+    environ: dict[bytes, bytes],
+    *,
+    meanwhile: Callable[[], None],
+    is_valid: Callable[[], bool] | None = None,
+) -> dict[str, Any]:
+    """A plain run, of a stored plan or one that was just made. `meanwhile` and `is_valid`: see `perform`."""
+    open_standard_descriptors()
+    run = make_run(
+        prepared,
+        {
+            "command": command,
+            "environ": environ,
+            "extra_env": options.get("env", ()),
+            "env_all": bool(options.get("env-all")),
+            "use_terminal": "no-tty" not in options,
+        },
+    )
+    streams, errors_at = overheard()
+    if streams is not None:
+        run["streams"] = streams.child
+    done: dict[str, Any] = {
+        "options": options,
+        "command": command,
+        "prepared": prepared,
+        "run": run,
+        "environ": environ,
+        "streams": streams,
+        "errors_at": errors_at,
+        "recorded": False,
+    }
+    at_exit = None if streams is not None or "view" in prepared else lambda seen: record_early(done, seen)
+    try:
+        done["outcome"] = perform(
+            prepared, run, streams=streams, meanwhile=meanwhile, is_valid=is_valid, at_exit=at_exit
+        )
+    except BaseException:
+        if streams is not None:
+            streams.close()
+        raise
+    return done
+
+
+def options_are_plain(options: Mapping[str, Any]) -> bool:
+    """Nothing has to be reported or recorded beyond the audit log's line."""
+    return options.get("report") != "always" and not any(name in options for name in NEEDS_COMPILE_SIDE)
+
+
+def is_plain(prepared: Any) -> bool:
+    """Nobody has to look after it while it runs: no limit to be sampled, no cgroup, no proxy, no stream to be cut."""
+    by_others = prepared["sample"] or prepared["cgroup"] or prepared["network"][0] == "allow"
+    return not by_others and limits_are_plain(prepared["limits"])
 
 
 def must_be_checked_first(launch: dict[str, Any]) -> bool:

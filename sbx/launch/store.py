@@ -88,9 +88,10 @@ def find(key: bytes, environ: Environ) -> tuple[dict[str, Any] | None, tuple[Dep
         if len(data) != found.st_size:
             return NOTHING
         # Damaged bytes must not reach marshal, which trusts what it reads.
-        if data[:8] != _imp.source_hash(CHECKSUM, data[8:]):
+        content = memoryview(data)[8:]  # the compile side's modules are too many to be copied twice
+        if data[:8] != _imp.source_hash(CHECKSUM, content):
             return NOTHING
-        stored_key, dependencies, entry = marshal.loads(data[8:])
+        stored_key, dependencies, entry = marshal.loads(content)
     except (OSError, ValueError, EOFError, TypeError):
         return NOTHING
     finally:

@@ -30,6 +30,7 @@ SPECIAL = "*?[]{}\\!"
 MAX_ALTERNATIVES = 256  # of one component: `{a,b}{a,b}…` doubles each time
 MAX_BRACES = 16  # of one component: the expansion recurses into each
 _SPECIAL = frozenset(SPECIAL)
+LONE_STARS = "'**' must stand alone between slashes: write 'a/**/b', or '*' within a name"
 
 
 class BadGlob(ValueError):
@@ -110,6 +111,13 @@ def _component(piece: str) -> Component:
 
 def _braces(piece: str) -> list[str]:
     """Expand `{a,b}`; alternatives stay within the component because the split came first."""
+    if "{" not in piece and "}" not in piece:
+        return [piece]
+    if piece.count("{") == 1 and piece.count("}") == 1 and not ("\\" in piece or "[" in piece):
+        before, _, rest = piece.partition("{")
+        inside, closed, after = rest.partition("}")
+        if closed and inside.count(",") < MAX_ALTERNATIVES:
+            return [before + each + after for each in inside.split(",")]
     start = _find(piece, "{", 0)
     if start < 0:
         if _find(piece, "}", 0) >= 0:
@@ -145,6 +153,8 @@ def _braces(piece: str) -> list[str]:
 
 
 def _find(piece: str, wanted: str, start: int) -> int:
+    if wanted not in piece:
+        return -1
     position = start
     while position < len(piece):
         if piece[position] == "\\":
@@ -179,6 +189,15 @@ def _class_end(piece: str, start: int) -> int:
 
 def _tokens(piece: str) -> tuple[Token, ...]:
     tokens: list[Token] = []
+    if not ("\\" in piece or "?" in piece or "[" in piece):  # nearly all have nothing but stars
+        for number, text in enumerate(piece.split("*")):
+            if number:
+                if tokens and tokens[-1] == MANY:
+                    raise BadGlob(LONE_STARS)
+                tokens.append(MANY)
+            if text:
+                tokens.append(text)
+        return tuple(tokens)
     literal: list[str] = []
 
     def flush() -> None:
@@ -196,7 +215,7 @@ def _tokens(piece: str) -> tuple[Token, ...]:
         if char == "*":
             flush()
             if tokens and tokens[-1] == MANY:
-                raise BadGlob("'**' must stand alone between slashes: write 'a/**/b', or '*' within a name")
+                raise BadGlob(LONE_STARS)
             tokens.append(MANY)
         elif char == "?":
             flush()
@@ -249,12 +268,12 @@ def split_path(path: str) -> tuple[str, ...]:
 
 def fixed_prefix(pattern: Pattern) -> tuple[str, ...]:
     """The leading literal names: where the pattern starts to look at the file system."""
-    names: list[str] = []
+    size = 0
     for component in pattern:
         if not isinstance(component, str):
             break
-        names.append(component)
-    return tuple(names)
+        size += 1
+    return pattern[:size]  # type: ignore[return-value]
 
 
 def is_exact(pattern: Pattern) -> bool:

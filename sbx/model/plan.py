@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from sbx.model.guarantee import Exactness
 from sbx.model.profile import Environment, Limits, Network, Require
 from sbx.model.records import dataclass
+from sbx.model.str_enum import StrEnum
 
 
 class Op(StrEnum):

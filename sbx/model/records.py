@@ -119,9 +119,12 @@ else:
         names = record.taken
         count = len(names)
         required = tuple(name for name in names if name not in record.defaults)
-        plain = {name: each.plain for name, each in record.defaults.items() if each.init and each.plain is not _MISSING}
+        place = {name: number for number, name in enumerate(names)}
+        plain = [record.defaults[name].plain if name in record.defaults else _MISSING for name in names]
         factories = tuple(
-            (name, each.factory) for name, each in record.defaults.items() if each.factory is not _MISSING
+            (place[name], record.defaults[name].factory)
+            for name in names
+            if name in record.defaults and record.defaults[name].factory is not _MISSING
         )
         after = cls.__dict__.get("__post_init__")
         if slots:
@@ -131,20 +134,23 @@ else:
             setters = tuple(lambda self, value, name=name: put(self, name, value) for name in names)
 
         def complete(given, named):
-            if len(given) > count:
-                raise TypeError(f"{cls.__name__} takes {count} values, and got {len(given)}")
-            values = {**plain, **dict(zip(names, given, strict=False))}
-            for name in named:
-                if name not in names or name in names[: len(given)]:
+            size = len(given)
+            if size > count:
+                raise TypeError(f"{cls.__name__} takes {count} values, and got {size}")
+            values = [*given, *plain[size:]]
+            for name, value in named.items():
+                number = place.get(name, -1)
+                if number < size:
                     raise TypeError(f"{cls.__name__} got an unexpected value for '{name}'")
-            values.update(named)
-            for name, factory in factories:
-                if name not in values:
-                    values[name] = factory()
-            missing = [name for name in required if name not in values]
-            if missing:
-                raise TypeError(f"{cls.__name__} lacks {', '.join(missing)}")
-            return [values[name] for name in names]
+                values[number] = value
+            for number, factory in factories:
+                if values[number] is _MISSING:
+                    values[number] = factory()
+            for name in required:
+                if values[place[name]] is _MISSING:
+                    missing = [name for name in required if values[place[name]] is _MISSING]
+                    raise TypeError(f"{cls.__name__} lacks {', '.join(missing)}")
+            return values
 
         def __init__(self, *given, **named):
             if named or len(given) != count:
@@ -155,8 +161,8 @@ else:
                 after(self)
 
         # The most frequent records are small, and made by the thousand: without a loop they cost half.
-        if slots and after is None and count in (2, 3, 4, 5):
-            return (_init_2, _init_3, _init_4, _init_5)[count - 2](complete, *setters)
+        if slots and after is None and count in (2, 3, 4, 5, 6):
+            return (_init_2, _init_3, _init_4, _init_5, _init_6)[count - 2](complete, *setters)
         return __init__
 
     def _init_2(complete, set_a, set_b):
@@ -198,6 +204,19 @@ else:
             set_c(self, c)
             set_d(self, d)
             set_e(self, e)
+
+        return __init__
+
+    def _init_6(complete, set_a, set_b, set_c, set_d, set_e, set_f):
+        def __init__(self, a=_MISSING, b=_MISSING, c=_MISSING, d=_MISSING, e=_MISSING, f=_MISSING, /, *more, **named):
+            if named or more or f is _MISSING:
+                a, b, c, d, e, f = complete(_given(a, b, c, d, e, f, *more), named)
+            set_a(self, a)
+            set_b(self, b)
+            set_c(self, c)
+            set_d(self, d)
+            set_e(self, e)
+            set_f(self, f)
 
         return __init__
 

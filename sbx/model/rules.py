@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from sbx.model.glob import match
 from sbx.model.records import dataclass
 from sbx.model.source import Source
+from sbx.model.str_enum import StrEnum
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

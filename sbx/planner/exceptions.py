@@ -183,4 +183,6 @@ def sentences(ids: tuple[str, ...]) -> str:
 
 def weakest(ids: tuple[str, ...]) -> Exactness:
     """What a rule is worth that all of these apply to."""
-    return max((EXCEPTIONS[each].exactness for each in ids), key=_WEAKNESS.index, default=Exactness.EXACT)
+    if not ids:
+        return Exactness.EXACT
+    return max((EXCEPTIONS[each].exactness for each in ids), key=_WEAKNESS.index)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from sbx.model.plan import Op, Operation, PathGrant
 from sbx.model.profile import EffectiveProfile
 from sbx.model.verdict import may_modify
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # Names as in the kernel's ABI table; those that a kernel does not know are dropped by whoever applies them.
 READ_TREE = ("READ_FILE", "READ_DIR")

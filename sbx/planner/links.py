@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 
 from sbx.model.plan import Op, Operation
 from sbx.planner.specials import ROOT_LINKS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MAX_LINKS = 40  # the kernel's own limit for one path
 

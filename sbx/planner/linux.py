@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sbx.errors import SbxError
 from sbx.model.plan import Op, Operation, Plan
 from sbx.model.profile import EffectiveProfile
@@ -14,6 +12,10 @@ from sbx.planner.mounts import MountWalk
 from sbx.planner.sockets import masked_sockets
 from sbx.planner.specials import DEFAULT_SPECIALS, regions
 from sbx.planner.walk import DirectoryReader
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["DEFAULT_SPECIALS", "CwdNotVisible", "plan"]
 

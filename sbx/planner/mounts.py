@@ -11,7 +11,6 @@ bind allows for names to come is what the rules allow for names that nobody wrot
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
 
 from sbx.model.plan import Op, Operation
 from sbx.model.profile import EffectiveProfile
@@ -22,6 +21,10 @@ from sbx.planner.observe import Observations
 from sbx.planner.specials import NEVER_WALKED, Regions, children_by_parent
 from sbx.planner.states import HIDDEN, MODIFIABLE, READABLE, State
 from sbx.planner.walk import DIRECTORY, FILE, LINK, DirectoryReader, Entries
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class MountWalk:
         self._links = frozenset(path for path in links if not path.startswith(devices))
         self._forced = children_by_parent([*self._specials, *self._links])
         self._pinned: set[str] = set()
+        self._changeable: dict[str, bool] = {}  # may the user make names in this folder?
         self._has_exec = profile.exec is not None
 
     def run(self) -> None:
@@ -254,7 +258,9 @@ class MountWalk:
         if state.verdict != MODIFIABLE or around.writable or not around.bound or not self._grants(state.winner(1)):
             return
         parent = os.path.dirname(path)
-        if os.access(parent, os.W_OK | os.X_OK):
+        if parent not in self._changeable:
+            self._changeable[parent] = os.access(parent, os.W_OK | os.X_OK)
+        if self._changeable[parent]:
             self.single_names.add(parent)
 
     def _grants(self, rule: int) -> bool:

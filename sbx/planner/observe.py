@@ -5,7 +5,7 @@ from __future__ import annotations
 from sbx.model.plan import Plan, RuleGuarantee
 from sbx.model.profile import EffectiveProfile
 from sbx.model.records import replace
-from sbx.model.rules import Access, Origin
+from sbx.model.rules import Access, Origin, Rule
 from sbx.planner.exceptions import sentences, weakest
 from sbx.planner.states import MODIFIABLE, Continuation, State
 
@@ -67,14 +67,13 @@ class Observations:
     def guarantees(self, mechanism: str) -> tuple[RuleGuarantee, ...]:
         """One per rule that is not the baseline's."""
         return tuple(
-            self._guarantee(number, index, mechanism)
+            self._guarantee(number, index, rule, mechanism)
             for number, access in enumerate(ACCESSES)
             for index, rule in enumerate(self._profile.rules(access))
             if rule.origin is not Origin.BASELINE
         )
 
-    def _guarantee(self, number: int, index: int, mechanism: str) -> RuleGuarantee:
-        rule = self._profile.rules(ACCESSES[number])[index]
+    def _guarantee(self, number: int, index: int, rule: Rule, mechanism: str) -> RuleGuarantee:
         ids = self.exceptions_of(number, index)
         made_good = tuple(each for each in ids if each not in self._stay.get((number, index), ()))
         return RuleGuarantee(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
 
 from sbx.model.glob import split_path
 from sbx.model.plan import Op, Operation
@@ -16,6 +15,8 @@ from sbx.model.verdict import may_modify
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from sbx.model.verdict import Judge
 
 LISTED = "/proc/net/unix"

@@ -12,7 +12,7 @@ from sbx.planner.states import Automaton
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sbx.model.glob import Pattern
-    from sbx.model.verdict import CompiledRules
+    from sbx.model.verdict import CompiledRule, CompiledRules
     from sbx.planner.states import Known
 
 DEFAULT_SPECIALS: tuple[tuple[str, Op], ...] = (
@@ -62,20 +62,22 @@ def regions(profile: EffectiveProfile, specials: tuple[tuple[str, Op], ...]) -> 
 def _speaking_of(rules: tuple[Rule, ...], place: str, kind: Op) -> CompiledRules:
     """The grants that name `place` or something in it; the others stay as rules that match nothing, to keep count."""
     names = split_path(place)
-    return tuple((False, () if rule.negated else _inside(rule, names, kind)) for rule in rules)
+    size = len(names)
+    found: list[CompiledRule] = []
+    for rule in rules:
+        inside: tuple[Pattern, ...] = ()
+        if not rule.negated:
+            inside = tuple([pattern for pattern in rule.patterns if pattern[:size] == names])
+        found.append((False, _deeper(inside, names, kind) if inside and rule.origin is Origin.BASELINE else inside))
+    return tuple(found)
 
 
-def _inside(rule: Rule, names: tuple[str, ...], kind: Op) -> tuple[Pattern, ...]:
+def _deeper(patterns: tuple[Pattern, ...], names: tuple[str, ...], kind: Op) -> tuple[Pattern, ...]:
     """The baseline names the private places themselves; what it names inside of a temporary one (where a virtual
     environment may be) is the host's."""
-    shallow = rule.origin is Origin.BASELINE
-    if shallow and kind is not Op.TMPFS:
+    if kind is not Op.TMPFS:
         return ()
-    return tuple(
-        pattern
-        for pattern in rule.patterns
-        if pattern[: len(names)] == names and not (shallow and fixed_prefix(pattern) == names)
-    )
+    return tuple(pattern for pattern in patterns if fixed_prefix(pattern) != names)
 
 
 def children_by_parent(paths: list[str]) -> dict[str, tuple[str, ...]]:

@@ -9,14 +9,13 @@ against each other on every path.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-
-from sbx.model.glob import ANY_DEPTH, EVERYTHING, MANY, NOTHING, match_name, reach, states_below, step
+from sbx.model.glob import ANY_DEPTH, EVERYTHING, MANY, NOTHING, SOMETHING, match_name, reach, states_below, step
 from sbx.model.records import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
+    from collections.abc import Collection, Iterator, Sequence
 
     from sbx.model.glob import Component, Pattern
     from sbx.model.verdict import CompiledRules
@@ -68,10 +67,11 @@ class Position:
     """A pattern, and the places in it where a walk stands. Shared: `**/*.env` stands in one place nearly everywhere."""
 
     __slots__ = (
-        "_automaton", "_continuations", "_extent", "_number", "_states", "_usual", "components", "literals", "matches",
+        "_automaton", "_continuations", "_number", "_states", "_usual", "components", "extent", "literals", "matches",
         "moving", "tracked", "wild",
     )  # fmt: skip
 
+    extent: int  # what it can match below: NOTHING, SOMETHING or EVERYTHING
     # The next components; the names that they spell out; those of them that spell out none; does any name lead on?
     components: tuple[Component, ...]
     literals: tuple[str, ...]
@@ -82,19 +82,16 @@ class Position:
         self._automaton, self._number, self._states = automaton, number, states
         self.tracked = automaton.tracked[number]
         self.matches = states[-1] == len(self.tracked.pattern)
-        self._extent = -1
-
-    @property
-    def extent(self) -> int:
-        """What it can match below: NOTHING, SOMETHING or EVERYTHING. To be asked before what follows from the place."""
-        if self._extent < 0:
-            self._look()
-        return self._extent
-
-    def _look(self) -> None:
+        self._usual: Position | None = None
+        self._continuations: tuple[Continuation, ...] | None = None
         pattern = self.tracked.pattern
         size = len(pattern)
-        self._extent = reach(pattern, self._states)
+        if len(states) == 1 and not self.matches and pattern[states[0]].__class__ is str:  # most stand at a name
+            component = pattern[states[0]]
+            self.extent, self.components, self.literals = SOMETHING, (component,), (component,)  # type: ignore[assignment]
+            self.wild, self.moving = (), False
+            return
+        self.extent = reach(pattern, states)
         self.components = tuple([pattern[state] for state in self._states if state < size])
         literals: tuple[str, ...] = ()
         wild: tuple[Component, ...] = ()
@@ -109,8 +106,6 @@ class Position:
                 wild += (component,)
         self.literals, self.wild = literals, wild
         self.moving = self.moving or bool(wild)
-        self._usual: Position | None = None
-        self._continuations: tuple[Continuation, ...] | None = None
 
     @property
     def continuations(self) -> tuple[Continuation, ...]:
@@ -176,8 +171,12 @@ class Automaton:
 
     def at(self, names: Sequence[str]) -> State:
         live: list[Position] = []
+        first = names[0] if names else ""
         for number, each in enumerate(self.tracked):
-            states = states_below(each.pattern, names)
+            pattern = each.pattern
+            if first and pattern and pattern[0].__class__ is str and pattern[0] != first:
+                continue  # most rules are of other places
+            states = states_below(pattern, names)
             if states:
                 live.append(self.position(number, states))
         return self.intern(tuple(live))

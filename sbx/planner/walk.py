@@ -11,12 +11,15 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator, Mapping
 
 from sbx.kernel.own_folder import make_own_folder
 from sbx.model.plan import DirectoryStamp
 from sbx.policy.digest import sha256_hex
 from sbx.policy.folders import cache_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 # Kinds of entries, one character each, so that a directory's kinds are one string.
 DIRECTORY, FILE, LINK, SOCKET, FIFO, DEVICE = "d", "f", "l", "s", "p", "v"

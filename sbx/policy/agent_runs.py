@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 from sbx.model.source import Source
 from sbx.policy.document import OPTION, Adapted, Policy, Written
 from sbx.policy.effective import extends_chain, find_profile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 AGENT_PROFILE = "agent"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import marshal
 import os
 import sys
-from collections.abc import Callable, Mapping
 
 from sbx.model.profile import Environment, FutureDenies, Limits, Network, NetworkMode, Require
 from sbx.model.source import Source
@@ -22,6 +21,7 @@ from sbx.version import VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from typing import Any
 
 FORMAT = 2  # raise it with every change of the shapes below or of what validation accepts

@@ -7,13 +7,14 @@ not see is a cover made of several rules together, except for `{a,b}`, which is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import product
 
 from sbx.model.glob import ANY_DEPTH, MANY, match_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sbx.model.glob import Component, Pattern
 
 MAX_SPLIT = 64
@@ -81,7 +82,13 @@ def _may_meet(one: Pattern, at: int, other: Pattern, index: int, known: dict[tup
 def covered_by_any(narrow: Pattern, wide: Iterable[Pattern]) -> bool:
     """Is each alternative of `narrow` covered by one of `wide`?"""
     candidates = list(wide)
-    return all(any(covers(each, piece) for each in candidates) for piece in split_alternatives(narrow))
+    for piece in split_alternatives(narrow):
+        for each in candidates:
+            if covers(each, piece):
+                break
+        else:
+            return False
+    return True
 
 
 def split_alternatives(pattern: Pattern) -> list[Pattern]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from sbx.model.profile import Environment, FutureDenies, Limits, Network, Require
 from sbx.model.records import dataclass, field
 from sbx.model.source import Source
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # Layers, weakest first. `option` is the command line, `sbx` is what the program itself adds.
 SHIPPED, SYSTEM, USER, WORKSPACE = "shipped", "system", "user", "workspace"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from errno import ENOENT, ENOTDIR
 
 from sbx.errors import PolicyError
@@ -23,6 +22,8 @@ from sbx.policy.rule_text import Anchor, RuleText, read_rule, remedy_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sbx.model.glob import Pattern
 
 MAX_LINKS = 40  # as the kernel has it
@@ -84,13 +85,18 @@ class Expander:
             prefix = fixed_prefix(absolute)
             rest = absolute[len(prefix) :]
             resolution = self.resolve(prefix)
-            self.resolved["/" + "/".join(prefix)] = "/" + "/".join(resolution.names or prefix)
+            named = "/" + "/".join(prefix)
+            names = resolution.names or prefix
+            self.resolved[named] = named if names == prefix else "/" + "/".join(names)
+            if not resolution.links and resolution.names is not None:
+                patterns.append(resolution.names + rest)  # as most
+                continue
             patterns.extend(self._patterns(resolution, prefix, rest, negated and access is Access.MODIFY))
             escaped = escaped or self._escape(resolution)
         if not patterns:
             message = f"rule {shown(written.text)}: its path is a loop of symlinks"
             raise PolicyError(message, remedy="remove the loop or name another path", source=written.source)
-        if negated:
+        if negated and self.git_folders:
             patterns.extend(self._in_git_folders(patterns))
         rule = Rule(text, negated, access, origin, written.source, tuple(dict.fromkeys(patterns)))
         if escaped is not None and not negated:

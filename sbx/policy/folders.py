@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SYSTEM_FILE = "/etc/sbx/policy.yaml"
 WORKSPACE_FILE = "sbx.yaml"

@@ -12,7 +12,6 @@ A later layer replaces a profile of the same name; denies accumulate.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 from sbx.errors import UntrustedPolicy
 from sbx.policy.cache import load_cached
@@ -37,6 +36,10 @@ from sbx.policy.folders import (
     state_folder,
 )
 from sbx.policy.trust import CONSENT_VARIABLE, is_trusted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["Policy", "ProfileSource", "RunRules", "effective_profile", "load_policy"]
 

@@ -6,8 +6,6 @@ built from a tag, and an alias is refused before it could multiply.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from sbx.errors import PolicyError
 from sbx.model.source import Source
 from sbx.policy import yaml_parts
@@ -19,6 +17,7 @@ from sbx.policy.read_file import read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from ruamel.yaml.error import MarkedYAMLError

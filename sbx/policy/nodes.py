@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from sbx.model.records import dataclass
 from sbx.model.source import Source
+from sbx.model.str_enum import StrEnum
 
 
 class Kind(StrEnum):

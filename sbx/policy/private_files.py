@@ -38,8 +38,10 @@ def read_private(path: str) -> bytes | None:
         if not sane or status.st_size > MAX_BYTES:
             return None
         pieces = []
-        while piece := os.read(descriptor, MAX_BYTES):
+        while piece := os.read(descriptor, status.st_size + 1):  # which is more than most have
             pieces.append(piece)
+            if len(piece) == status.st_size:
+                break
         return b"".join(pieces)
     except OSError:
         return None

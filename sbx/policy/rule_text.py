@@ -7,15 +7,17 @@ x, ./x       at the workspace   ${V}, ${V:-dflt}   a variable, literally: its ch
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from enum import StrEnum
-
 from sbx.model.glob import BadGlob, fixed_prefix, parse
 from sbx.model.records import dataclass
+from sbx.model.str_enum import StrEnum
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sbx.model.glob import Pattern
+
+    Lookup = Callable[[str, str | None], str]  # (name, default) -> glob text
 
 MAX_RULE = 4096  # characters: a longer one could not name a path
 MAX_NAMES = 128
@@ -34,9 +36,6 @@ class RuleText:
     negated: bool
     anchor: Anchor
     pattern: Pattern
-
-
-Lookup = Callable[[str, str | None], str]  # (name, default) -> glob text
 
 
 def read_rule(text: str, lookup: Lookup) -> RuleText:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from sbx.model.records import dataclass
+from sbx.model.str_enum import StrEnum
 from sbx.policy.document import SHIPPED, SYSTEM, USER
 
 SCHEMA_VERSION = 2

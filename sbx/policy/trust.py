@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
 
 from sbx.errors import SbxError
 from sbx.model.records import dataclass
 from sbx.policy.digest import sha256_hex
 from sbx.policy.folders import state_folder
 from sbx.policy.private_files import private_folder, read_private, write_private
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 CONSENT_VARIABLE = "SBX_TRUST_WORKSPACE"
 

@@ -6,8 +6,6 @@ One function for each `Type` of the table. Values come out as str, bool, numbers
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sbx.errors import PolicyError
 from sbx.model.glob import BadGlob
 from sbx.model.source import Source
@@ -20,6 +18,7 @@ from sbx.policy.schema import MIGRATION, OTHER_NAMES, SCHEMA_VERSION, Key, Type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")

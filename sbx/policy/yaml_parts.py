@@ -7,8 +7,10 @@ import statement that knows only those of them that are needed. Whoever imports 
 
 from __future__ import annotations
 
+import _collections_abc
 import builtins
 import sys
+from _collections import OrderedDict  # type: ignore[import-not-found, unused-ignore]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,6 +84,9 @@ class _Importer:
         # In their place: of `util` the reader wants patterns; of `comments` those parsers want names that keep them.
         self.stand_in("util", RegExp=_LaterPattern)
         self.stand_in("comments", C_PRE=None, C_POST=None, C_SPLIT_ON_FIRST_BLANK=None)
+        # The interpreter's own halves of `collections`, which takes as long to load as all of the parts.
+        self.collections = type(sys)("collections")
+        vars(self.collections).update(abc=_collections_abc, OrderedDict=OrderedDict)
 
     def stand_in(self, short: str, **values: object) -> None:
         module = self.made[short] = type(sys)(f"{PACKAGE}.{short}")
@@ -109,6 +114,8 @@ class _Importer:
         if level:
             name = f"{PACKAGE}.{name}"
         if not name.startswith(f"{PACKAGE}."):
+            if name in ("collections", "collections.abc"):
+                return self.collections
             return __import__(name, globals, locals, fromlist, level)
         found = self.module(name.removeprefix(f"{PACKAGE}."))
         return found if fromlist else self.top

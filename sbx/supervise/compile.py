@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 
 from sbx.backends.capabilities import Capabilities
 from sbx.backends.capability_cache import load_cached
@@ -28,6 +27,7 @@ from sbx.supervise.run_options import option_rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from sbx.launch.perform import Prepared

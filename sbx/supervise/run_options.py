@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 from sbx.errors import UsageError
 from sbx.model.profile import Environment, Limits, Network, NetworkMode, Require
@@ -13,6 +12,7 @@ from sbx.policy.document import RunRules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
 

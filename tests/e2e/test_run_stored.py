@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from conftest import Workspace
@@ -49,3 +50,15 @@ def test_a_folder_that_a_stale_plan_would_make_is_not_made(here: Host, workspace
     assert here.run("--profile", "mine", "--", "true", env=trust).returncode == 0
     assert not (workspace.root / "out").exists()
     assert (workspace.root / "other").is_dir()
+
+
+def test_the_first_run_is_recorded_as_the_next_one(here: Host, workspace: Workspace) -> None:
+    """It makes the plan, and from there on it is the same run."""
+    workspace.write("sbx.yaml", POLICY.format(denied=""))
+    for _ in range(2):
+        done = here.run("--profile", "mine", "--", "true", env={"SBX_TRUST_WORKSPACE": "1"})
+        assert (done.returncode, done.stderr) == (0, b"")
+    lines = (workspace.home / ".local/state/sbx/audit.jsonl").read_text().splitlines()
+    first, second = ({**json.loads(line), "time": "", "traceId": "", "duration_ms": 0} for line in lines)
+    assert first == second
+    assert plans(workspace)

@@ -6,6 +6,7 @@ module of some interpreters brings modules of its own.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,32 +15,57 @@ from typing import Any
 from capabilities import requires
 
 import sbx as package
+from sbx.launch import bundle, compile_side
 
 CONSOLE = Path(package.__file__).parent / "launch" / "console.py"
 
 TOO_DEAR = {
-    "argparse", "asyncio", "click", "dataclasses", "datetime", "h11", "hashlib", "inspect", "json", "logging",
-    "pathlib", "psutil", "random", "re", "rich", "ruamel.yaml", "shutil", "socket", "subprocess", "tempfile",
-    "tokenize", "typing", "urllib", "urllib.parse",
+    "argparse", "asyncio", "click", "collections", "dataclasses", "datetime", "enum", "functools", "h11", "hashlib",
+    "inspect", "json", "logging", "pathlib", "psutil", "random", "re", "rich", "ruamel.yaml", "shutil", "socket",
+    "subprocess", "tempfile", "tokenize", "typing", "urllib", "urllib.parse",
 }  # fmt: skip
 
+ONLY_FOR_A_REPORT = {"sbx.audit", "sbx.cli.finish", "sbx.report.run", "sbx.supervise.execute", "sbx.supervise.result"}
 
-def imported(arguments: list[str]) -> set[str]:
+
+POLICY = "schemaVersion: 2\nfsProfiles:\n  {name}:\n    extends: build\n    modify: ['./out/**']\n"
+
+
+def imported(arguments: list[str], **environ: str) -> set[str]:
     start = [sys.executable, "-I", "-S", "-X", "importtime", str(CONSOLE)]
-    done = subprocess.run([*start, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [*start, *arguments], capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **environ}
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
     return {line.rpartition("|")[2].strip() for line in lines}
 
 
+def first_run(workspace: Any, name: str, **environ: str) -> set[str]:
+    workspace.policy(POLICY.format(name=name))
+    return imported(["run", "--policy", str(workspace.root / "sbx.yaml"), "--profile", name, "--", "true"], **environ)
+
+
 @requires("userns")
 def test_a_first_run_does_without_what_is_dear(workspace: Any) -> None:
     imported(["run", "--", "true"])  # the machine's abilities are looked at once, and remembered
-    workspace.policy("schemaVersion: 2\nfsProfiles:\n  new:\n    read: ['./**']\n    modify: ['./out/**']\n")
-    names = imported(["run", "--policy", str(workspace.root / "sbx.yaml"), "--profile", "new", "--", "true"])
+    names = first_run(workspace, "one", SBX_DEBUG="1")  # nothing is taken from where it is kept: every import shows
     assert "sbx.planner.linux" in names, "this was not a first run"
     assert "sbx.policy.yaml_parts" in names, "no YAML was read"
     assert not names & TOO_DEAR
+    assert not names & ONLY_FOR_A_REPORT, "it ran well, and there was nothing to tell"
+    names = first_run(workspace, "two")
+    assert "sbx.planner.linux" not in names, "it was not taken from where it is kept"
+    assert not names & TOO_DEAR
+
+
+@requires("userns")
+def test_what_is_kept_is_what_a_first_run_imports(workspace: Any) -> None:
+    imported(["run", "--", "true"])
+    names = first_run(workspace, "one", SBX_DEBUG="1")
+    ours = {name for name in names if name.partition(".")[0] == "sbx"}
+    assert ours <= {*bundle.MODULES, *bundle.LATER_MODULES, *compile_side.MODULES}
+    assert {*compile_side.MODULES} <= ours
 
 
 @requires("userns")
