@@ -88,6 +88,37 @@ def modes_and_umask() -> Any:
 
 
 @scenario
+def opening_what_exists() -> Any:
+    """O_CREAT has nothing to do there, and the umask neither: not before, not after, not beside what is made."""
+    found = []
+    os.mkdir("t")
+    os.chmod("t", 0o1777)
+    for folder in (".", "t"):
+        for umask in (0o000, 0o077, 0o022):
+            os.umask(umask)
+            found.append(made(f"{folder}/f", mode=0o666))
+            with open(f"{folder}/f", "w", encoding="ascii") as file:
+                file.write("content")
+            flags = (
+                os.O_RDONLY,
+                os.O_RDWR,
+                os.O_WRONLY | os.O_TRUNC,
+                os.O_RDWR | os.O_EXCL,
+                os.O_RDONLY | os.O_NOFOLLOW,
+            )
+            found += [made(f"{folder}/f", flags=each | os.O_CREAT, mode=0o640) for each in flags]
+            found.append(made(f"{folder}/f", flags=os.O_CREAT | os.O_DIRECTORY))
+            found.append(made(f"{folder}/new{umask:o}", flags=os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode=0o666))
+            os.unlink(f"{folder}/f")
+    os.symlink("new22", "t/link")
+    os.symlink("nothing", "t/dangling")
+    for name in ("t/new22", "t/link", "t/dangling", "t", "t/link/", "t/link/below"):
+        for more in (0, os.O_NOFOLLOW, os.O_EXCL):
+            found.append(made(name, flags=os.O_CREAT | os.O_WRONLY | more))
+    return found, tree()
+
+
+@scenario
 def set_group_folder() -> Any:
     os.mkdir("d")
     os.chmod("d", 0o755)

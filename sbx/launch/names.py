@@ -34,6 +34,7 @@ AT_SYMLINK_FOLLOW = 0x400
 AT_EMPTY_PATH = 0x1000
 O_PATH = 0o10000000
 O_TMPFILE_ITSELF = 0o20000000  # the bit of O_TMPFILE that is its own
+O_MAKES = os.O_CREAT | O_TMPFILE_ITSELF
 RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
 RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x04, 0x08
 EPERM, ENOENT, EACCES, EBUSY, EEXIST, EXDEV, EISDIR, EINVAL, EMFILE = 1, 2, 13, 16, 17, 18, 21, 22, 24
@@ -44,6 +45,7 @@ MAX_REMEMBERED = 4096
 REFUSED_HERE = (EPERM, EACCES, EBUSY, EXDEV, 30)  # EROFS
 ENOTSOCK = 88
 S_IFMT, S_IFDIR, S_IFIFO, S_IFCHR, S_IFSOCK = 0o170000, 0o040000, 0o010000, 0o020000, 0o140000
+S_IFREG, S_IFLNK = 0o100000, 0o120000
 
 
 class WouldBlock(Exception):
@@ -79,6 +81,7 @@ class Names:
         self.remembered: dict[str, tuple[Residue, Residue]] = {}
         self.umask = os.umask(0o077)
         os.umask(self.umask)
+        self.uid = os.geteuid()  # the command's too
         self.open_flags = 0  # of the last open
 
     # Asking
@@ -164,7 +167,6 @@ class Names:
             flags &= ~os.O_CREAT  # as the kernel does
         self.open_flags = flags
         flags |= os.O_NOCTTY  # a terminal would become this process's own
-        self.take_umask(pid)
         base = -1
         try:
             for _ in range(MAX_LINKS):
@@ -172,11 +174,11 @@ class Names:
                 if base >= 0:
                     os.close(base)
                 base = place.fd
-                text = self._followed(pid, place, flags)
+                text, there = self._followed(pid, place, flags)
                 if text == b"":
-                    return self._open_at(place, flags, mode)
+                    return self._open_at(pid, place, flags, mode, there)
                 if text is None:
-                    return self._open_magic(place, flags, mode)
+                    return self._open_magic(pid, place, flags, mode)
                 if place.name.endswith(b"/"):
                     text += b"/"
                 if not resolve:
@@ -194,48 +196,68 @@ class Names:
             if base >= 0:
                 os.close(base)
 
-    def _followed(self, pid: int, place: Place, flags: int) -> bytes | None:
-        """The text of the link to follow from here; empty for none, None for a link that only the kernel can follow."""
+    def _followed(self, pid: int, place: Place, flags: int) -> tuple[bytes | None, os.stat_result | None]:
+        """The text of the link to follow from here, empty for none, None for a link that only the kernel can follow;
+        and what stands here, as far as it was looked at."""
         creates = flags & os.O_CREAT
         if place.name == b".":
-            return b""
+            return b"", None
         if place.name.endswith(b"/") and creates:
             raise OSError(EISDIR, "a new file cannot be a folder")
-        if (flags & os.O_NOFOLLOW and not place.name.endswith(b"/")) or (creates and flags & os.O_EXCL):
-            return b""
-        return place.link_text(pid)
+        if creates and flags & os.O_EXCL:
+            return b"", None
+        there = place.status()
+        if there is None or there.st_mode & S_IFMT != S_IFLNK:
+            return b"", there
+        if flags & os.O_NOFOLLOW and not place.name.endswith(b"/"):
+            return b"", there
+        return place.link_text(pid), there
 
-    def _open_magic(self, place: Place, flags: int, mode: int) -> int:
+    def _open_magic(self, pid: int, place: Place, flags: int, mode: int) -> int:
         """/proc/<pid>/fd/1 and its like: nothing is made, and what they stand for has no other name."""
         if may_block(place.status(follow=True)) and not flags & (os.O_NONBLOCK | O_PATH):
             raise WouldBlock(place, flags)
+        if flags & O_MAKES:
+            self.take_umask(pid)
         return os.open(place.name, flags, mode, dir_fd=place.fd)
 
-    def _open_at(self, place: Place, flags: int, mode: int) -> int:
+    def _open_at(self, pid: int, place: Place, flags: int, mode: int, there: os.stat_result | None) -> int:
         """What is there is no link, or shall not be followed."""
         careful = flags | os.O_NOFOLLOW
         if place.folder == "/proc" or place.folder.startswith("/proc/"):
             flags &= ~os.O_CREAT  # nothing can be made there, and it has its own words for that
             careful &= ~os.O_CREAT
         if not flags & os.O_CREAT or place.name == b".":
-            if not flags & (O_PATH | os.O_NONBLOCK) and may_block(place.status()):
+            if not flags & (O_PATH | os.O_NONBLOCK) and may_block(there):
                 raise WouldBlock(place, careful)
+            if flags & O_TMPFILE_ITSELF:
+                self.take_umask(pid)
             try:
                 return os.open(place.name, careful, mode, dir_fd=place.fd)
             except OSError as error:
                 if not flags & O_TMPFILE_ITSELF:
                     raise
                 return self._nameless_by_hand(place, flags, mode, error)
-        there = place.status()
-        if there is not None and flags & os.O_EXCL:
-            raise OSError(EEXIST, "exists")
         if may_block(there) and not flags & os.O_NONBLOCK:
             raise WouldBlock(place, careful)
-        if self.allowed(place):
+        allowed = self.allowed(place)
+        # Where O_CREAT has nothing to do, the umask has not either, and to ask for it is the dearest part of a call. Of
+        # other users' files O_CREAT may be refused (fs.protected_regular).
+        if there is not None and there.st_mode & S_IFMT == S_IFREG and there.st_uid == self.uid and allowed:
+            try:
+                return os.open(place.name, careful & ~os.O_CREAT, mode, dir_fd=place.fd)
+            except OSError:
+                pass  # gone meanwhile, or for the hand: the whole call has the right answer
+        if allowed:
+            self.take_umask(pid)
             try:
                 return os.open(place.name, careful, mode, dir_fd=place.fd)
             except OSError as error:
                 return self.open_by_hand(place, flags, mode, error)
+        if flags & os.O_EXCL:
+            there = place.status()
+            if there is not None:
+                raise OSError(EEXIST, "exists")
         if there is None:
             raise OSError(EACCES, "denied")
         return os.open(place.name, careful & ~os.O_CREAT, mode, dir_fd=place.fd)

@@ -67,11 +67,11 @@ class Place:
 
     __slots__ = ("direct", "fd", "folder", "name")
 
-    def __init__(self, fd: int, name: bytes, direct: bool) -> None:
+    def __init__(self, fd: int, name: bytes, direct: bool, folder: bytes = b"") -> None:
         self.fd = fd
         self.name = name  # with its trailing slash, if the caller wrote one
         self.direct = direct  # the same text would lead this process there too
-        folder = folder_of(fd)
+        folder = folder or folder_of(fd)
         if is_own(folder):
             os.close(fd)
             raise OSError(EACCES, "not the caller's")
@@ -86,9 +86,8 @@ class Place:
 
     def status(self, *, follow: bool = False) -> os.stat_result | None:
         """Of what is there, if anything is."""
-        path = b"/proc/self/fd/%d/%s" % (self.fd, self.name.rstrip(b"/"))
         try:
-            return os.stat(path) if follow else os.lstat(path)
+            return os.stat(self.name.rstrip(b"/"), dir_fd=self.fd, follow_symlinks=follow)
         except FileNotFoundError:
             return None
 
@@ -134,24 +133,26 @@ def find_place(pid: int, dir_fd: int, path: bytes, *, base: int = -1, resolve: i
         if parent == b".":
             return Place(start, name, True)
     try:
-        fd, direct = _open_parent(pid, start, parent, resolve)
+        fd, folder = _open_parent(pid, start, parent, resolve)
     finally:
         if start >= 0:
             os.close(start)
-    return Place(fd, name, direct)
+    return Place(fd, name, bool(folder), folder)
 
 
-def _open_parent(pid: int, start: int, parent: bytes, resolve: int) -> tuple[int, bool]:
+def _open_parent(pid: int, start: int, parent: bytes, resolve: int) -> tuple[int, bytes]:
+    """The folder, and where it is; empty where the same text would not lead this process there."""
     try:
         fd = openat2(start if start >= 0 else AT_FDCWD, parent, _FOLDER, resolve | RESOLVE_NO_MAGICLINKS)
     except OSError as error:
         if error.errno != ELOOP or resolve:
             raise
     else:
-        if resolve or not is_own(folder_of(fd)):
-            return fd, True
+        folder = folder_of(fd)
+        if resolve or not is_own(folder):
+            return fd, folder
         os.close(fd)
-    return _walk(pid, start, parent), False
+    return _walk(pid, start, parent), b""
 
 
 def _walk(pid: int, start: int, parent: bytes) -> int:
