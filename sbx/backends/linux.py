@@ -27,7 +27,7 @@ from sbx.model.records import dataclass
 from sbx.model.rules import Access
 from sbx.network.environment import PROXY_PORT
 from sbx.planner.grants import WRITE_TREE
-from sbx.policy.folders import shipped_folder
+from sbx.policy.folders import shipped_folder, turns_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ def compile_launch(
             "private_tmp_access": 0 if namespaces else private_tmp_access(profile, capabilities.landlock_abi),
             "proxy_port": PROXY_PORT if profile.network.mode is NetworkMode.ALLOW else 0,
             "future": None if judge is None else (judge, judged_calls(capabilities.machine, judged)),
+            "turns": b"" if judge is None else os.fsencode(turns_lock(os.environ)),
             "core_files": None if judge is None else core_files(judge),
             "hand": launch_hand(profile, plan, capabilities.landlock_abi) if by_hand else None,
         },

@@ -30,6 +30,7 @@ MODULES = (
     "sbx.kernel.seccomp",
     "sbx.kernel.mounts",
     "sbx.launch.root",
+    "sbx.launch.turns",
     "sbx.launch.setup",
     "sbx.launch.inside",
     "sbx.launch.hearing",

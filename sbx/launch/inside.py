@@ -102,6 +102,7 @@ def _set_up(launch: Launch, run: Run, status_fd: int, parent_fd: int) -> None:
         setup.loopback_up()
     if run["channel"] >= 0:
         setup.offer_listener(run["channel"], launch["proxy_port"])
+    setup.prepare_to_judge(launch)
     root = Root(launch["staging"], restrict_proc=launch["restrict_proc"])
     root.build((*launch["operations"], *setup.show_jobserver(run)))
     setup.check_jobserver(run, launch["staging"])

@@ -10,6 +10,7 @@ import sys
 from sbx.kernel import signals
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.kernel.notify import Listener
+from sbx.launch import turns
 from sbx.launch.changes import Changes, LetThrough
 from sbx.launch.names import Names, WouldBlock
 
@@ -24,6 +25,7 @@ EPERM, EIO, E2BIG, EAGAIN, EFAULT, EINVAL, ENOSYS = 1, 5, 7, 11, 14, 22, 38
 O_PATH = 0o10000000
 ADDRESS_MAX = 128  # struct sockaddr_storage; longer ones fail as they are
 SIGALRM = 14
+MOVES = ("rename", "renameat", "renameat2")
 ALL_SIGNALS = (*range(1, 32), *range(34, 65))  # but those of the C library
 O_CREATES = 0o100 | 0o20000000  # O_CREAT, and the bit of O_TMPFILE that is its own
 OPEN_FLAGS, RESOLVE_FLAGS, RESOLVE_CACHED = 0o37777703, 0x3F, 0x20  # what openat2 knows
@@ -47,7 +49,11 @@ class Serving:
     def answer(self, identity: int, pid: int, number: int, arguments: tuple[int, ...]) -> None:
         """Judge and perform one call."""
         try:
-            descriptor = self._perform(identity, pid, number, arguments)
+            turns.begin(alone=self.calls[number] in MOVES)
+            try:
+                descriptor = self._perform(identity, pid, number, arguments)
+            finally:
+                turns.end()
         except WouldBlock as waiting:
             self._apart(identity, waiting)
         except LetThrough:

@@ -11,6 +11,7 @@ import sys
 from sbx.kernel import landlock, process, seccomp
 from sbx.kernel import system as os  # not `os`: it costs a millisecond
 from sbx.kernel.call import MACHINE, NUMBERS, syscall
+from sbx.launch import turns
 from sbx.launch.root import BIND_RW, NOEXEC, OPTIONAL, SetupStep
 
 TYPE_CHECKING = False
@@ -130,9 +131,16 @@ def descriptors(run: Run, ours: tuple[int, ...]) -> None:
     kept = tuple(descriptor for descriptor in run["keep"] if descriptor > 2)
     terminal = (run["terminal"],) if run["terminal"] >= 0 else ()
     hand = (run["hand"],) if "hand" in run else ()
-    process.close_from(3, (*ours, *terminal, *hand, *kept))
+    turns_lock = (turns.lock,) if turns.lock >= 0 else ()
+    process.close_from(3, (*ours, *terminal, *hand, *turns_lock, *kept))
     for descriptor in kept:
         os.set_inheritable(descriptor, True)
+
+
+def prepare_to_judge(launch: Launch) -> None:
+    """Before the pivot, where names will be judged."""
+    if launch["future"] is not None and launch.get("turns"):
+        turns.open_lock(launch["turns"])
 
 
 def show_jobserver(run: Run) -> tuple[LaunchOp, ...]:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         proxy_port: int  # where the command finds the proxy, in a network namespace of its own
         future: tuple[Any, dict[int, str]] | None  # judge and calls, where names made during the run are judged
         hand: NotRequired[HandPlan | None]  # see hand: for names in read-only folders
+        turns: NotRequired[bytes]  # the lock of all sandboxes that judge names (see turns)
         core_files: NotRequired[tuple[bytes, bytes, bool] | None]  # the host's setting, and whether they are denied
         trace: NotRequired[tuple[Any, ...] | None]  # see tracing: what a traced run looks at
         private: NotRequired[tuple[Any, ...]]  # see template: what each sandbox makes anew

@@ -204,6 +204,7 @@ def start_template(launch: Launch, descriptors: list[int], parent_fd: int) -> No
             setup.map_ids(launch)
             process.prctl(process.PR_SET_DUMPABLE, 0)
             process.prctl(process.PR_SET_PDEATHSIG, inside.SIGKILL)
+            setup.prepare_to_judge(launch)
             root = Root(launch["staging"], restrict_proc=launch["restrict_proc"])
             root.build(launch["operations"])
             root.enter()

@@ -19,7 +19,7 @@ from sbx.policy.build import DEFAULT_PROFILE
 from sbx.policy.cover import covered_by_any
 from sbx.policy.document import NO_OPTIONS, OPTION, SBX, SHIPPED, Policy, ProfileSource, RunRules, Written
 from sbx.policy.expand import Expander
-from sbx.policy.folders import WORKSPACE_FILE
+from sbx.policy.folders import WORKSPACE_FILE, turns_lock
 from sbx.policy.git import GitFolders, git_folders, is_folder
 from sbx.policy.git_identity import shareable
 from sbx.policy.nearest import did_you_mean
@@ -288,6 +288,9 @@ class _RuleLists:
             self._add(Written(escape(path), _of_sbx("policy file")), Access.MODIFY, Origin.ALWAYS, deny=True)
         for what, folder in policy.own_folders:
             self._add(Written(f"{escape(folder)}/**", _of_sbx(what)), Access.MODIFY, Origin.ALWAYS, deny=True)
+        # Who can open it can lock it, and so stop all other sandboxes.
+        lock = Written(escape(turns_lock(policy.environ)), _of_sbx("lock"))
+        self._add(lock, Access.READ, Origin.ALWAYS, deny=True)
 
 
 def _option(name: str, text: str) -> Written:

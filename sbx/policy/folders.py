@@ -59,6 +59,11 @@ def cache_folder(environ: Mapping[str, str]) -> str:
     return _xdg(environ, "XDG_CACHE_HOME", ".cache")
 
 
+def turns_lock(environ: Mapping[str, str]) -> str:
+    """What all sandboxes of this user lock in turn (see launch.turns): out of every command's reach."""
+    return f"{cache_folder(environ)}/turns"
+
+
 def shipped_folder() -> str:
     """The profiles that come with sbx: in the wheel, or beside the package in a source checkout."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

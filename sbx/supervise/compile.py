@@ -9,6 +9,7 @@ from sbx.backends.capability_cache import load_cached
 from sbx.backends.capability_cache import store as remember_capabilities
 from sbx.backends.linux import compile_launch, copied_files
 from sbx.kernel.machine import machine_key
+from sbx.kernel.own_folder import make_own_folder
 from sbx.launch import store
 from sbx.model.guarantee import Applied
 from sbx.model.plan import Op, Plan
@@ -21,6 +22,7 @@ from sbx.planner.walk import DirectoryReader, default_cache_file
 from sbx.policy import git_identity
 from sbx.policy.agent_runs import adapt_run, agent_names
 from sbx.policy.document import Policy, RunRules
+from sbx.policy.folders import turns_lock
 from sbx.policy.layers import effective_profile, load_policy
 from sbx.policy.wide import too_wide
 from sbx.supervise.run_options import option_rules
@@ -106,10 +108,21 @@ def compile_profile(
 ) -> Compiled:
     """`trace` and `learn`: see `backends.linux.compile_launch`."""
     found = capabilities() if machine is None else machine
+    make_turns_lock(environ)
     plan = plan_for(policy, profile, cwd=cwd, environ=environ, machine=found)
     backing = compile_launch(profile, plan, found, trace=trace, learn=learn)
     needed = dependencies(policy, profile, plan, copied_files(backing.prepared))
     return Compiled(policy, profile, plan, backing.prepared, backing.enforced, needed)
+
+
+def make_turns_lock(environ: Mapping[str, str]) -> None:
+    """Before the plan: only what is there can be covered where a command may read the folder around it."""
+    path = turns_lock(environ)
+    try:
+        make_own_folder(os.path.dirname(path))
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    except OSError:
+        pass  # a home that cannot be written: see launch.turns
 
 
 def plan_for(

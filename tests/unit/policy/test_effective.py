@@ -50,7 +50,7 @@ def test_every_rule_knows_where_it_was_written(workspace, asking) -> None:
     assert written["./a/**"] == Source(path, 6, 9, "workspace")
     assert written["./b/**"] == Source(path, 7, 9, "workspace")
     assert written["./c"] == Source(path, 2, 12, "workspace")
-    assert {rule.source.layer for rule in profile.read} == {"shipped", "workspace"}
+    assert {rule.source.layer for rule in profile.read} == {"shipped", "workspace", "sbx"}
     assert {rule.source.layer for rule in profile.modify} == {"shipped", "workspace", "sbx"} - {"workspace"}
 
 
