@@ -56,20 +56,24 @@ def print_facts(found: list[Fact]) -> None:
 
 
 def terminal_lines(found: list[Fact]) -> list[Line]:
-    from sbx.report.text import paragraph
-
     styles = {GOOD: "green", BAD: "red", WARN: "yellow", INFO: "dim", NEXT: "cyan"}
     width = max((len(label) for label, _, _ in found[1:]), default=0)
     lines: list[Line] = []
     for position, (label, text, tone) in enumerate(found):
         if position == 0:
-            lines.append([("sbx ", "dim"), (label, f"bold {styles[tone]}"), ("  " + visible(text), "")])
-        elif tone in (NEXT, WARN):  # sentences, which may be broken; a path or a command line is not
-            lines.extend(paragraph("  " + label.ljust(width) + "  ", visible(text), styles[tone]))
+            lines.append([("sbx ", "dim"), (label, f"bold {styles[tone]}"), ("  ", ""), (visible(text), "")])
         else:
+            if label == "denied":  # as explain has it: the place of what comes with sbx is of no interest to a person
+                text = text.replace(f" at {_shipped()}/", " at ")
             body = "dim" if tone == INFO else ""
             lines.append([("  " + label.ljust(width) + "  ", styles[tone]), (visible(text), body)])
     return lines
+
+
+def _shipped() -> str:
+    from sbx.policy.folders import shipped_folder
+
+    return shipped_folder()
 
 
 def hints(result: Result, done: Done) -> list[str]:

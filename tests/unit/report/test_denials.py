@@ -45,7 +45,7 @@ def test_a_look_at_the_home_folder_is_harmless(view: View) -> None:
 
 @pytest.mark.parametrize("access", [READ, MODIFY])
 def test_no_remedy_opens_the_whole_home(view: View, access: int) -> None:
-    for folder in (view.home, "/"):
+    for folder in (view.home,) if access == READ else (view.home, "/"):
         found = denied(view, "list" if access == READ else "write", access, folder)
         assert "~/**" not in found.remedy and "/**" not in found.remedy
         assert "grant what is needed below it" in found.remedy

@@ -13,6 +13,7 @@ import pytest
 
 from sbx.model.guarantee import Applied
 from sbx.model.result import Denial, Result, Status, Usage
+from sbx.policy.folders import shipped_folder
 from sbx.report.plain import facts, is_worth_telling, plain_lines
 from sbx.report.run import report, terminal_lines
 
@@ -102,6 +103,14 @@ def test_each_fact_is_one_line_whatever_a_name_holds() -> None:
         assert line.isprintable()
     for spans in terminal_lines(facts(made)):
         assert all(text.isprintable() for text, _ in spans)
+
+
+def test_a_person_is_not_told_where_the_shipped_files_lie() -> None:
+    denial = Denial("read", "/h/.ssh/id", "cat", 1, "!~/.ssh/**", f"{shipped_folder()}/denies.yaml:8")
+    found = facts(result(Status.EXIT, 1, "exited", denials=(denial,)))
+    shown = ["".join(text for text, _ in line) for line in terminal_lines(found)]
+    assert any("rule !~/.ssh/** at denies.yaml:8" in line for line in shown)
+    assert any(f" at {shipped_folder()}/denies.yaml:8" in line for line in plain_lines(found))
 
 
 def test_not_found_looks_outside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
