@@ -45,7 +45,9 @@ def traced(done: Done) -> None:
         done.denials = (*done.denials, *found)
         if missing and found:
             tries = "harmless try is" if missing == 1 else "harmless tries are"
-            done.notes.append(f"{missing} {tries} not shown: looks at folders or what does not exist, compiled modules")
+            done.notes.append(
+                f"{missing} {tries} not shown: looks at the home folder or what does not exist, compiled modules"
+            )
         if hidden and done.outcome["status"] != 0:
             paths = "path is" if len(hidden) == 1 else "paths are"
             done.notes.append(f"{len(hidden)} {paths} hidden here and could not be read outside either")
