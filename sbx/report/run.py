@@ -100,7 +100,7 @@ def _after_exit(result: Result, done: Done) -> list[str]:
         return found
     if result.denials or (is_worth_reading(done.said) and may_be_denied(done.said, result.cwd)):
         found.append(f"'sbx {_word()} --trace …' tells for certain what was denied, if anything")
-    elif not done.overheard and not done.notes and not result.network:
+    elif not done.overheard and not done.notes and not any(each.get("verdict") == "deny" for each in result.network):
         # On a terminal and where both outputs are one pipe nobody looked at what the command said of itself.
         network = "; no host can be reached without --net HOST:PORT" if closed else ""
         found.append(f"'sbx {_word()} --trace …' tells for certain what was denied, if anything{network}")
