@@ -25,6 +25,9 @@ class Cgroup:
     reason: Reason | None = None
 
 
+NO_SYSTEMD = "no systemd of the user's is running"
+
+
 def probe_cgroup() -> Cgroup:
     """The nearest folder, from this process's own upwards, in which a new folder gets the controllers.
 
@@ -51,6 +54,8 @@ def probe_cgroup() -> Cgroup:
         words = f"no folder at or above {mount}{own} hands down the {' and '.join(WANTED)} controllers"
     words += "; " + asked
     remedy = "run under `systemd-run --user --scope -p Delegate=yes`, or in a container with a writable cgroup"
+    if asked == NO_SYSTEMD:
+        remedy = "log in where systemd starts a manager for each user, or use a container with a writable cgroup"
     return Cgroup(reason=_reason(name, words, remedy))
 
 
@@ -137,7 +142,7 @@ def _ask_systemd() -> str:
     from sbx.backends.user_systemd import NoScope, enter_scope, private_socket
 
     if not os.path.exists(private_socket()):
-        return "no systemd of the user's is running"
+        return NO_SYSTEMD
     reading, writing = os.pipe()
     child = os.fork()
     if not child:

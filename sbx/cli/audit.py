@@ -10,6 +10,9 @@ from typing import Any
 
 from sbx.audit import is_denial, records
 from sbx.errors import UsageError
+from sbx.policy.folders import shipped_folder
+from sbx.report.plain import network_words
+from sbx.report.text import PLAIN, is_terminal, print_lines
 from sbx.report.words import visible
 
 DEFAULT_COUNT = 20
@@ -23,9 +26,12 @@ def command(options: dict[str, Any], words: list[str]) -> int:
         for fields in wanted:
             print(json.dumps(fields))
         return 0
-    for fields in wanted:
-        for line in _lines(fields):
-            print(line)
+    lines = [line for fields in wanted for line in _lines(fields)]
+    if is_terminal(sys.stdout):
+        shipped = f" at {shipped_folder()}/"  # as explain has it: of no interest to a person
+        print_lines([[(line.replace(shipped, " at "), PLAIN)] for line in lines], sys.stdout)
+    else:
+        print("".join(line + "\n" for line in lines), end="")
     if not wanted:
         print("sbx: no record" + (" of a denial" if "denied" in options else ""), file=sys.stderr)
     return 0
@@ -54,5 +60,5 @@ def _lines(fields: dict[str, Any]) -> list[str]:
         place = f" at {denial['place']}" if denial.get("place") else ""
         lines.append(f"    denied {denial.get('operation')} {visible(str(denial.get('path')))}{rule}{place}")
     for entry in fields.get("network", ()):
-        lines.append("    network " + " ".join(visible(f"{key}={value}") for key, value in entry.items()))
+        lines.append(f"    network: {visible(network_words(entry))}")
     return lines

@@ -52,6 +52,7 @@ def overhear(done: Done) -> None:
         from sbx.launch.overhear import errors_since
 
         text = errors_since(done.errors_at)
+    done.said = text
     from sbx.report.said import is_worth_reading, likely_denials
 
     if is_worth_reading(text):

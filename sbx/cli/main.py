@@ -178,6 +178,11 @@ def unknown(word: str, rest: list[str]) -> UsageError:
     from sbx.report.words import visible
 
     shown = visible(word)
+    if word == "--" and rest:
+        import shlex
+
+        line = visible(shlex.join(rest))
+        return UsageError("no command of sbx before --", remedy=f"to run it in the sandbox: sbx run -- {line}")
     if word.startswith("-"):
         near = nearest(word, ("--version", "--help"))
         remedy = f"did you mean '{near}'?" if near and len(word) > 2 else "'sbx --help' lists the commands"

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sbx.launch.options import Options
 
 WIDTH = 100
+# What hasty fingers call them; the nearest spelling alone would not find these.
+SYNONYMS = {"write": "modify", "rw": "modify", "ro": "read", "network": "net", "wall": "timeout", "mem": "memory"}
 
 
 class _Grouped(click.Command):
@@ -120,6 +122,9 @@ def _in_our_words(error: click.ClickException, row: Command, arguments: Sequence
         written = _as_written(error.option_name, arguments)
         names = ["--" + option[0] for option in row.options]
         close = did_you_mean(written, names) if len(written) > 2 else ""
+        meant = "--" + SYNONYMS.get(written.lstrip("-"), "")
+        if meant in names:
+            close = f"did you mean '{meant}'?"
         remedy = close if close.startswith("did you mean") else _see_help(row)
         return UsageError(f"{row.name}: there is no option {written}", remedy=remedy)
     if isinstance(error, click.MissingParameter):

@@ -85,7 +85,7 @@ def with_options(rules: EnvironmentRules, extra: tuple[str, ...], env_all: bool)
     passed, values, secret, pass_all = rules
     for entry in extra:
         name, equals, value = entry.partition("=")
-        if not name:
+        if name[:1] in ("", "-"):  # an option, or the '--' before the command, stands where the name should
             from sbx.errors import UsageError
 
             raise UsageError(f"--env {entry!r} names no variable", remedy="write --env NAME or --env NAME=VALUE")

@@ -302,8 +302,7 @@ def failed_step(outcome: Outcome) -> SetupFailed | None:
     if outcome["failure"] is None:
         return None
     step, code, words, subject = outcome["failure"]
-    where = f" {os.fsdecode(subject)}" if subject else ""
     from sbx.errors import SetupFailed
-    from sbx.launch.exhausted import remedy_for
+    from sbx.launch.exhausted import remedy_for, words_of
 
-    return SetupFailed(f"could not {step}{where}: {words}", remedy=remedy_for(code))
+    return SetupFailed(words_of(step, words, subject), remedy=remedy_for(code))

@@ -76,7 +76,9 @@ def step(words: str, function: Any, *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except OSError as error:
+        # Only a path says something to a person: the system call filter is bytes, too.
         subject = arguments[0] if arguments and isinstance(arguments[0], bytes | str) else b""
+        subject = subject if subject[:1] in ("/", b"/") else b""
         raise SetupStep(words, error.errno or 0, str(error), subject[:4096]) from None
 
 

@@ -176,8 +176,7 @@ def refused(message: tuple[Any, ...]) -> SetupFailed:
     """The words for a sandbox that could not be set up."""
     if not message:
         return SetupFailed("the launcher ended while the sandbox was set up", remedy="try again")
-    from sbx.launch.exhausted import remedy_for
+    from sbx.launch.exhausted import remedy_for, words_of
 
     _kind, step, number, words, subject = message
-    where = f" {os.fsdecode(subject)}" if subject else ""
-    return SetupFailed(f"could not {step}{where}: {words}", remedy=remedy_for(number))
+    return SetupFailed(words_of(step, words, subject), remedy=remedy_for(number))

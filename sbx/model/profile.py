@@ -57,6 +57,8 @@ class Limits:
 
 
 DEFAULT_GRACE_S = 5.0
+# Fewer open files, and the sandbox cannot be set up around the command, or the command's own libraries not be loaded.
+LEAST_NOFILE = 16
 
 
 class Require(StrEnum):

@@ -33,7 +33,7 @@ class Status(StrEnum):
 class Usage:
     cpu_ms: int = 0
     max_rss_bytes: int = 0
-    pids: int = 0
+    pids: int | None = None  # processes and threads at once; None where nobody counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ def parse_duration(text: str) -> float:
         raise BadUnit("an empty duration; write 30s, 5m or 1h30m")
     smallest = MAX_SECONDS
     while rest:
+        if rest[0].isspace():
+            raise BadUnit(f"'{text}' has a space in it; write it in one, as in 10m or 1h30m")
         number, rest = _number(rest, text)
         unit, rest = _letters(rest)
         scale = _SECONDS.get(unit or "s")
@@ -81,6 +83,8 @@ def _number(text: str, whole: str) -> tuple[float, str]:
     while end < len(text) and text[end] in "0123456789.":
         end += 1
     digits = text[:end]
+    if text[:1] == "-":
+        raise BadUnit(f"'{whole}' is negative; write a number like 30s or 512MiB")
     if not digits or digits.count(".") > 1 or digits == "." or end > 18:
         raise BadUnit(f"'{whole}' does not start with a number; write one like 30s or 512MiB")
     return float(digits), text[end:]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sbx.errors import PolicyError
 from sbx.model.glob import BadGlob
+from sbx.model.profile import LEAST_NOFILE
 from sbx.model.source import Source
 from sbx.model.units import BadUnit, parse_count, parse_duration, parse_size
 from sbx.policy.document import SYSTEM, USER, Written
@@ -294,6 +295,8 @@ def _count(node: Node, key: Key, where: str) -> int:
     count = _unit(node, key, where, parse_count)
     if not count:
         refuse(node.source, f"{where} is zero", f"leave it out for no limit, or write {key.name}: {key.example}")
+    if key.name == "nofile" and count < LEAST_NOFILE:
+        refuse(node.source, f"{where} is too small to start a command", f"give at least {LEAST_NOFILE}")
     return int(count)
 
 

@@ -27,11 +27,24 @@ def changes(
     final = [row for _, row in denied if row is not None and row.origin in FINAL]
     if final:
         return tuple(dict.fromkeys(_lift_deny(row) for row in final))
+    if whole is not False and is_above_home(view, split_path(location)):
+        return (("none", f"grant what is needed below it: a rule for all of {visible(location)} would open too much"),)
     rule = rule_for(view, location, whole=whole)
     keys = [name for name, _ in denied]
     option = "--modify" if "modify" in keys else "--read"
     quoted = "'" + rule.replace("'", "'\\''") + "'"
     return (_policy_line(view, keys, rule), ("option", f"for one run: sbx run {option} {quoted}"))
+
+
+def is_above_home(view: View, names: Sequence[str]) -> bool:
+    """The home folder, or a folder that it is in?"""
+    return tuple(split_path(view.home)[: len(names)]) == tuple(names) if view.home else not names
+
+
+def has_file(view: View) -> bool:
+    """Is there a file that a rule could be added to?"""
+    file, _line, layer = view.profile_place
+    return bool(view.workspace_file or (file and layer in ("workspace", "user", "system")))
 
 
 def rule_for(view: View, location: str, *, whole: bool | None = None) -> str:

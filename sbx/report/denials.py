@@ -14,7 +14,7 @@ from sbx.model.glob import split_path
 from sbx.model.location import real_location
 from sbx.model.result import Denial
 from sbx.model.verdict import EXEC, MODIFY, READ, consult
-from sbx.report.change import changes
+from sbx.report.change import FINAL, changes, has_file, is_above_home
 from sbx.report.view import Row, View, from_entry
 from sbx.report.words import place_of
 
@@ -40,20 +40,33 @@ def traced(done: Done) -> None:
     counts, unseen, left_out = done.outcome.get("counted", ((), 0, 0))
     if view is not None:
         cwd = os.fsdecode(done.prepared["launch"]["cwd"])
-        found, missing = judged(view, told, counts, cwd)
+        hidden: set[str] = set()
+        found, missing = judged(view, told, counts, cwd, hidden)
         done.denials = (*done.denials, *found)
         if missing and found:
-            done.notes.append(f"{missing} harmless tries are not shown: looks at what does not exist, compiled modules")
+            tries = "harmless try is" if missing == 1 else "harmless tries are"
+            done.notes.append(
+                f"{missing} {tries} not shown: looks at the home folder or what does not exist, compiled modules"
+            )
+        if hidden and done.outcome["status"] != 0:
+            paths = "path is" if len(hidden) == 1 else "paths are"
+            done.notes.append(f"{len(hidden)} {paths} hidden here and could not be read outside either")
     if unseen:
-        done.notes.append(f"{unseen} calls could not be looked at: their process let nobody read its memory")
+        calls = "call" if unseen == 1 else "calls"
+        done.notes.append(f"{unseen} {calls} could not be looked at: no other process may read its memory")
     if left_out:
-        done.notes.append(f"more than {len(told)} different denials: {left_out} are not shown")
+        done.notes.append(f"more than {len(told)} different denials: {left_out} more not shown")
 
 
 def judged(
-    view: View, told: list[tuple[str, int, bytes, int, bool, bytes, int]], counts: tuple[int, ...], cwd: str
+    view: View,
+    told: list[tuple[str, int, bytes, int, bool, bytes, int]],
+    counts: tuple[int, ...],
+    cwd: str,
+    hidden: set[str] | None = None,
 ) -> tuple[list[Denial], int]:
-    """The denials in the order they are told, and how many tries were left out as harmless."""
+    """The denials in the order they are told, and how many tries were left out as harmless. `hidden` takes what is
+    there, cannot be seen inside, and could not be read outside either."""
     found: dict[tuple[int, str, str], tuple[int, int, Denial]] = {}
     missing = 0
     for position, (word, access, location, evidence, follow, program, mode) in enumerate(told):
@@ -65,11 +78,15 @@ def judged(
             if real is None:
                 continue
             path = real
-        if not _meant_something(word, path, evidence) or _is_compiled(view, access, path):
+        if not _meant_something(word, path, evidence) or _is_compiled(view, access, path) or _at_home(view, word, path):
             missing += count
             continue
         denial = denial_of(view, word, access, path, cwd, program=os.fsdecode(program), count=count)
-        if denial is None or not (_changed(path, mode) or _possible(word, access, path)):
+        if denial is None:
+            continue
+        if not (_changed(path, mode) or _possible(word, access, path)):
+            if hidden is not None and evidence != SURE and access == READ and word not in LOOKS:
+                hidden.add(path)
             continue
         key = (access, word, path)
         earlier = found.get(key)
@@ -97,10 +114,17 @@ def denial_of(
     # wants to put something into it.
     looks = access == READ and word in LOOKS
     whole = False if looks else not os.path.isdir(path) if word == "mkdir" else None
-    advice = changes(view, path, denied, whole=whole)
+    above, compiled, _ = path.partition("/__pycache__/")  # whose files have other names each time
+    wanted = above + "/__pycache__" if compiled else path
+    advice = changes(view, wanted, denied, whole=True if compiled else whole)
     remedy = advice[0][1] if advice else ""
-    if advice and advice[0][0] == "policy" and word in MAKES and word != "mkdir" and _cannot_come(view, path):
-        remedy += ", and make it outside first: what is not there cannot be shown alone"
+    if not has_file(view):
+        remedy = next((text for kind, text in advice if kind == "option"), remedy)
+    final = [each for _, each in denied if each is not None and each.origin in FINAL]
+    if final and row not in final:
+        remedy = f"even with a rule that allows it: {remedy}"
+    elif not final and not compiled and word in MAKES and word != "mkdir" and _cannot_come(view, path):
+        remedy += "; create it before the run: where the folder is hidden, a rule can only show what exists"
     return Denial(
         operation=word,
         path=path,
@@ -133,6 +157,11 @@ def _meant_something(word: str, path: str, evidence: int) -> bool:
     if evidence == PARENT:
         return os.path.isdir(os.path.dirname(path))
     return True
+
+
+def _at_home(view: View, word: str, path: str) -> bool:
+    """A mere look at the home folder, or at what is above it, as many programs have before they go on."""
+    return word in LOOKS and is_above_home(view, split_path(path))
 
 
 def _is_compiled(view: View, access: int, path: str) -> bool:

@@ -37,7 +37,7 @@ def facts(result: Result, notes: Sequence[str] = (), hints: Sequence[str] = ()) 
         more = len(result.denials) - SHOWN_DENIALS
         found.append(("denied", f"and {more} more: see 'sbx audit --denied'", BAD))
     refused = [each for each in result.network if not _allowed(each)]
-    found.extend(("network", _network(each), WARN) for each in refused[:SHOWN_DENIALS])
+    found.extend(("network", network_words(each), WARN) for each in refused[:SHOWN_DENIALS])
     if len(refused) > SHOWN_DENIALS:
         found.append(("network", f"and {len(refused) - SHOWN_DENIALS} more: see 'sbx audit --denied'", WARN))
     found.extend((f"not enforced: {name}", each.details, WARN) for name, each in _lacking(result))
@@ -96,14 +96,15 @@ def _allowed(entry: dict[str, object]) -> bool:
     return entry.get("verdict") != "deny"
 
 
-def _network(entry: dict[str, object]) -> str:
+def network_words(entry: dict[str, object]) -> str:
+    """A decision of the proxy as a sentence."""
     host, port = str(entry.get("host", "?")), entry.get("port", "?")
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     reason = f", {entry['reason']}" if entry.get("reason") else ""
     count = entry.get("count", 1)
     times = f" ({count} times)" if isinstance(count, int) and count > 1 else ""
     remedy = f"; to allow it: {entry['remedy']}" if entry.get("remedy") else ""
-    return f"denied {target}{times}{reason}{remedy}"
+    return f"{'allowed' if _allowed(entry) else 'denied'} {target}{times}{reason}{remedy}"
 
 
 def _lacking(result: Result) -> Iterable[tuple[str, Applied]]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sbx.report.text import Line
     from sbx.supervise.execute import Done
 
+OPEN_NETWORK = "--net HOST:PORT, for good 'network: {allow: [\"HOST:PORT\"]}' in the profile"
+
 
 def report(result: Result, done: Done) -> None:
     """As `--report` asks: auto (anything but a plain exit 0), always, never."""
@@ -54,20 +56,24 @@ def print_facts(found: list[Fact]) -> None:
 
 
 def terminal_lines(found: list[Fact]) -> list[Line]:
-    from sbx.report.text import paragraph
-
     styles = {GOOD: "green", BAD: "red", WARN: "yellow", INFO: "dim", NEXT: "cyan"}
     width = max((len(label) for label, _, _ in found[1:]), default=0)
     lines: list[Line] = []
     for position, (label, text, tone) in enumerate(found):
         if position == 0:
-            lines.append([("sbx ", "dim"), (label, f"bold {styles[tone]}"), ("  " + visible(text), "")])
-        elif tone in (NEXT, WARN):  # sentences, which may be broken; a path or a command line is not
-            lines.extend(paragraph("  " + label.ljust(width) + "  ", visible(text), styles[tone]))
+            lines.append([("sbx ", "dim"), (label, f"bold {styles[tone]}"), ("  ", ""), (visible(text), "")])
         else:
+            if label == "denied":  # as explain has it: the place of what comes with sbx is of no interest to a person
+                text = text.replace(f" at {_shipped()}/", " at ")
             body = "dim" if tone == INFO else ""
             lines.append([("  " + label.ljust(width) + "  ", styles[tone]), (visible(text), body)])
     return lines
+
+
+def _shipped() -> str:
+    from sbx.policy.folders import shipped_folder
+
+    return shipped_folder()
 
 
 def hints(result: Result, done: Done) -> list[str]:
@@ -78,10 +84,32 @@ def hints(result: Result, done: Done) -> list[str]:
         return _not_found(result, done)
     if result.status is Status.NOT_EXECUTABLE:
         return _not_executable(result, done)
-    # On a terminal and where both outputs are one pipe nobody looked at what the command said of itself.
-    if result.status is Status.EXIT and "trace" not in done.options and (result.denials or not done.overheard):
-        return ["'sbx run --trace …' tells for certain what was denied, if anything"]
-    return []
+    return _after_exit(result, done) if result.status is Status.EXIT else []
+
+
+def _after_exit(result: Result, done: Done) -> list[str]:
+    """The command failed by itself: what the sandbox may have to do with it."""
+    from sbx.report.said import is_worth_reading, may_be_denied, misses_network
+
+    found = []
+    closed = done.prepared["network"][0] == "none"
+    closed = closed and not any(row[0] == "network" and not row[2] for row in done.prepared["enforced"])
+    if closed and misses_network(done.said):
+        found.append(f"profile {result.profile} has no network: for one run {OPEN_NETWORK}")
+    if "trace" in done.options:
+        return found
+    if result.denials or (is_worth_reading(done.said) and may_be_denied(done.said, result.cwd)):
+        found.append(f"'sbx {_word()} --trace …' tells for certain what was denied, if anything")
+    elif not done.overheard and not done.notes and not any(each.get("verdict") == "deny" for each in result.network):
+        # On a terminal and where both outputs are one pipe nobody looked at what the command said of itself.
+        network = "; no host can be reached without --net HOST:PORT" if closed else ""
+        found.append(f"'sbx {_word()} --trace …' tells for certain what was denied, if anything{network}")
+    return found
+
+
+def _word() -> str:
+    """As whom sbx was called: `sh` where a Makefile names it as its shell."""
+    return "sh" if sys.argv[1:2] == ["sh"] else "run"
 
 
 def _after_failure(done: Done) -> str:
@@ -107,11 +135,16 @@ def _not_found(result: Result, done: Done) -> list[str]:
         if os.path.isfile(absolute) and os.access(absolute, os.X_OK):
             interpreter = _interpreter(absolute)
             if interpreter and not os.path.exists(interpreter):
-                return [f"{absolute} starts with #!{interpreter}, which does not exist"]
+                return [f"{absolute} starts with #!{interpreter}, {_absence(interpreter)}"]
             what = f"{absolute} exists, but profile {result.profile} does not let it be read"
             if interpreter:
                 what += f" (or not its interpreter {interpreter})"
             return [f"{what}: {_explaining(result, absolute)} says why; --read allows it"]
+    if len(name.split()) > 1:
+        return [
+            f"it is one word with a space in it: write sbx run -- {visible(name)}"
+            f" without quotes, or sbx sh -c {quoted(name)} for a line of shell"
+        ]
     if "/" in name:
         return ["check the path: it is looked up inside the sandbox, from the working directory"]
     if done.command[1:2] == ["--"]:
@@ -121,6 +154,17 @@ def _not_found(result: Result, done: Done) -> list[str]:
     return (
         [f"did you mean '{near}'?"] if near else ["it is in none of the folders of PATH: install it, or name its path"]
     )
+
+
+def _absence(interpreter: str) -> str:
+    """Only where every folder above can be searched does it show that something is not there."""
+    try:
+        os.stat(interpreter)
+    except PermissionError:
+        return "which you may not look at: name an interpreter that you can reach"
+    except OSError:
+        pass
+    return "which does not exist: install it, or name another"
 
 
 def _near(name: str, done: Done) -> str | None:

@@ -22,6 +22,18 @@ MISSING = "No such file or directory"
 WRITING = "Read-only file system"
 REFUSED = ("Permission denied", "Operation not permitted")
 MESSAGES = (MISSING, WRITING, *REFUSED)
+NO_NETWORK = (
+    "could not resolve",
+    "temporary failure in name resolution",
+    "name or service not known",
+    "enotfound",
+    "eai_again",
+    "network is unreachable",
+    "getaddrinfo",
+)
+# What stands before a colon, where no program does.
+_TROUBLE = "error fatal warning warn note info hint panic failed failure traceback exception e w n"
+NO_PROGRAMS = frozenset(_TROUBLE.split())
 MAX_LINES = 400
 MAX_NOTES = 20
 
@@ -33,6 +45,33 @@ _WRITES = re.compile(r"creat|touch|remov|mkdir|renam|mov(e|ing)|writ|unlink|dele
 def is_worth_reading(text: bytes) -> bool:
     """Before anything is loaded: does it complain of files at all?"""
     return any(message.encode() in text for message in MESSAGES)
+
+
+def misses_network(text: bytes) -> bool:
+    """Does it complain that no host can be found or reached?"""
+    lower = text.lower()
+    return any(message.encode() in lower for message in NO_NETWORK)
+
+
+def may_be_denied(text: bytes, cwd: str) -> bool:
+    """Is there a line that a denial could explain? Not where what it misses is missing outside as well."""
+    lines = [line for line in os.fsdecode(text).splitlines() if any(message in line for message in MESSAGES)]
+    return any(MISSING not in line or not _is_missing_outside(line, cwd) for line in lines[:MAX_LINES])
+
+
+def _is_missing_outside(line: str, cwd: str) -> bool:
+    location = next((real_location(name, cwd) for name in candidates(line)), None)
+    return location is not None and not os.path.lexists(location) and os.path.isdir(os.path.dirname(location))
+
+
+def program_of(line: str) -> str:
+    """Who speaks, as far as the line says: the word before its first colon, unless that names a kind of trouble."""
+    word, colon, rest = line.partition(":")
+    if not colon or "/" in word or " " in word or len(word) >= 40:
+        return ""
+    if word.lower() in NO_PROGRAMS or word.endswith(("Error", "Exception")):
+        return ""
+    return "" if "." in word and rest[:1].isdigit() else word  # x.c:1:10: a place in a file
 
 
 def likely_denials(view: View, text: bytes, cwd: str) -> list[Denial]:
@@ -63,8 +102,8 @@ def candidates(line: str) -> list[str]:
 
 
 def _judged(view: View, line: str, path: str, cwd: str) -> Denial | None:
-    program = line.partition(":")[0] if ":" in line and "/" not in line.partition(":")[0] else ""
-    program = program if len(program) < 40 and " " not in program and program != path else ""
+    program = program_of(line)
+    program = "" if program == path else program
     location = real_location(path, cwd)
     if location is None:
         return None

@@ -45,8 +45,9 @@ class Done:
     denials: tuple[Denial, ...] = ()
     errors_at: int = -1  # where in a plain file the command's errors start
     overheard: bool = False  # were its errors looked at?
+    said: bytes = b""  # what they were
     notes: list[str] = field(default_factory=list)
-    pids_peak: int = 0
+    pids_peak: int | None = None
     environ: dict[bytes, bytes] = field(default_factory=dict)
     json_target: JsonTarget | None = None
     redactor: Redactor | None = None  # where one is at hand already: making it looks at every variable

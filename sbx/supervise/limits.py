@@ -43,7 +43,7 @@ class LimitKeeper:
     def __init__(self, prepared: Prepared) -> None:
         self._cgroup: Cgroup | None = None
         self._sampler: Sampler | None = None
-        self.pids_peak = 0
+        self.pids_peak: int | None = None  # not known
         self.notes: list[str] = []
         self._limits = prepared["limits"]
         self._open(prepared)
@@ -85,10 +85,10 @@ class LimitKeeper:
         if self._sampler is not None:
             outcome["max_rss_bytes"] = max(outcome["max_rss_bytes"], self._sampler.peak_rss_bytes)
             outcome["cpu_s"] = max(outcome["cpu_s"], self._sampler.spent_s)
-            self.pids_peak = self._sampler.peak_pids
+            self.pids_peak = self._sampler.peak_pids or None  # it may have ended before the first look
         if self._cgroup is not None:
             self._cgroup.settle(outcome)
-            self.pids_peak = self._cgroup.pids_peak()
+            self.pids_peak = self._cgroup.pids_peak() or self.pids_peak
             if self._cgroup.refused_processes():
                 self.notes.append(
                     f"the limit of {self._limits.get('pids')} processes was reached: a new one was refused"

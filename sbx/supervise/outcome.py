@@ -83,10 +83,11 @@ def signal_name(number: int) -> str:
 
 def _failed(outcome: Outcome) -> Ended:
     assert outcome["failure"] is not None
+    from sbx.launch.exhausted import words_of
+
     step, _number, words, subject = outcome["failure"]
-    where = f" {os.fsdecode(subject)}" if subject else ""
     after = "the command was running and was killed" if outcome["started"] else "nothing was run"
-    return Ended(Status.INTERNAL_ERROR, EXIT_INTERNAL, None, None, f"could not {step}{where}: {words}; {after}")
+    return Ended(Status.INTERNAL_ERROR, EXIT_INTERNAL, None, None, f"{words_of(step, words, subject)}; {after}")
 
 
 def _not_started(number: int) -> Ended:

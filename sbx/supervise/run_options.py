@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from sbx.errors import UsageError
-from sbx.model.profile import Environment, Limits, Network, NetworkMode, Require
+from sbx.model.profile import LEAST_NOFILE, Environment, Limits, Network, NetworkMode, Require
 from sbx.model.source import Source
 from sbx.model.units import BadUnit, parse_count, parse_duration, parse_size
 from sbx.policy.document import RunRules
@@ -52,6 +52,11 @@ def _limits(options: Mapping[str, Any]) -> Limits:
                 values[field] = float("inf")
             elif values[field] == 0 and field in ("cpu_s", "memory_bytes", "pids", "nofile"):
                 raise UsageError(f"--{option} 0 would let nothing run", remedy="give a larger value, or leave it out")
+            elif field == "nofile" and values[field] < LEAST_NOFILE:
+                raise UsageError(
+                    f"--nofile {options[option]} is too small to start a command",
+                    remedy=f"give at least {LEAST_NOFILE}, or leave it out",
+                )
     return Limits(**values)
 
 
@@ -67,11 +72,15 @@ def _network(entries: tuple[str, ...]) -> Network | None:
     if "host" in words:
         return Network(NetworkMode.HOST, (), source)
     from sbx.network.hosts import parse_rule
+    from sbx.policy.nearest import nearest
 
     for entry in entries:
         try:
             parse_rule(entry)
         except ValueError as error:
+            near = nearest(entry, ("none", "host")) if len(entry) < 7 and entry.isalpha() else None
+            if near is not None:
+                raise UsageError(f"--net {entry} names no port", remedy=f"did you mean '{near}'?") from None
             raise UsageError(f"--net {entry}: {error}", remedy="write HOST:PORT, none or host") from None
     return Network(NetworkMode.ALLOW, tuple((entry, source) for entry in entries), source)
 
@@ -86,6 +95,8 @@ def working_directory(options: Mapping[str, Any]) -> str:
             raise UsageError("the working directory is gone", remedy="cd to one that exists") from None
         start = "/"
     folder = os.path.realpath(os.path.join(start, named)) if named else os.path.realpath(start)
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise UsageError(f"--cwd {named} is a file, not a directory", remedy="name the directory that it is in")
     if not os.path.isdir(folder):
         raise UsageError(f"--cwd {named}: no such directory", remedy="name a directory that exists")
     if not os.access(folder, os.X_OK):

@@ -133,7 +133,7 @@ def test_the_change_that_is_named_is_the_smallest_that_works(sbx: Any, project: 
     for command, option, rule in cases:
         (denial, *_) = [each for each in run_denials(sbx, project, command) if each["operation"] != "access"]
         assert f'["{rule}"]' in denial["remedy"] or f'"{rule}"' in denial["remedy"], denial
-        if "make it outside first" in denial["remedy"]:
+        if "create it before the run" in denial["remedy"]:
             (project.home / "file").write_text("")
         options = (option, rule) if option == "--read" else ("--read", rule, option, rule)
         assert run_denials(sbx, project, command, *options) == []

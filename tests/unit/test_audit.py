@@ -191,3 +191,12 @@ def test_the_quick_encoder_writes_what_the_hot_path_writes() -> None:
     odd = {"argv": ["\udcff", "\U0001f600"]}
     assert audit.quick_encode(odd) == encode(odd)
     assert "\\udcff" not in audit.quick_encode(odd)
+
+
+def test_a_refused_host_is_a_sentence(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = {"host": "x.org", "port": 443, "verdict": "deny", "reason": "no rule", "count": 2}
+    made = result(network=(entry,))
+    fields = audit.fields_of(made)
+    assert append(fields, audit.environ_bytes()) is None
+    command({"denied": True}, [])
+    assert "    network: denied x.org:443 (2 times), no rule\n" in capsys.readouterr().out

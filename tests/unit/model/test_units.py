@@ -63,3 +63,12 @@ def test_a_formatted_duration_reads_back(milliseconds: int) -> None:
 @given(st.integers(0, 2**50))
 def test_a_formatted_size_reads_back(size: int) -> None:
     assert parse_size(format_size(size)) == size <= MAX_BYTES
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("-5", "is negative"), ("10 minutes", "has a space in it"), ("ten", "does not start with a number")],
+)
+def test_what_is_wrong_is_said(text: str, words: str) -> None:
+    with pytest.raises(BadUnit, match=words):
+        parse_duration(text)

@@ -81,6 +81,8 @@ TEXTS: list[tuple[str, str | bytes, str, str, str]] = [
     ("size zero", PROFILE + "    limits: {memory: 0}\n", "4:22", "zero", "leave it out"),
     ("count", PROFILE + "    limits: {pids: many}\n", "4:20", "not a count", "256"),
     ("count fraction", PROFILE + "    limits: {pids: 1.5}\n", "4:20", "not a count", "whole number"),
+    ("few files", PROFILE + "    limits: {nofile: 5}\n", "4:22", "too small to start a command", "give at least 16"),
+    ("a space", PROFILE + "    limits: {wall: 10 minutes}\n", "4:20", "has a space in it", "write it in one"),
     ("count zero", PROFILE + "    limits: {nofile: 0}\n", "4:22", "zero", "leave it out"),
     ("limits a list", PROFILE + "    limits: [wall]\n", "4:13", "must be a map", "write limits:"),
     ("variable value", PROFILE + "    env: {set: {CI: 1}}\n", "4:21", "must be text", 'quotes: "1"'),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from sbx.model.guarantee import Applied
 from sbx.model.result import Denial, Result, Status, Usage
+from sbx.policy.folders import shipped_folder
 from sbx.report.plain import facts, is_worth_telling, plain_lines
 from sbx.report.run import report, terminal_lines
 
@@ -31,6 +33,8 @@ class Done:
         self.command = command or ["make"]
         self.run = {"candidates": candidates}
         self.outcome: dict[str, Any] = {"failure": None, "exec_errno": 0}
+        self.prepared: dict[str, Any] = {"network": ("none", ()), "enforced": ()}
+        self.overheard, self.said = True, b""
 
 
 def printed(made: Result, done: Done, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -101,6 +105,14 @@ def test_each_fact_is_one_line_whatever_a_name_holds() -> None:
         assert all(text.isprintable() for text, _ in spans)
 
 
+def test_a_person_is_not_told_where_the_shipped_files_lie() -> None:
+    denial = Denial("read", "/h/.ssh/id", "cat", 1, "!~/.ssh/**", f"{shipped_folder()}/denies.yaml:8")
+    found = facts(result(Status.EXIT, 1, "exited", denials=(denial,)))
+    shown = ["".join(text for text, _ in line) for line in terminal_lines(found)]
+    assert any("rule !~/.ssh/** at denies.yaml:8" in line for line in shown)
+    assert any(f" at {shipped_folder()}/denies.yaml:8" in line for line in plain_lines(found))
+
+
 def test_not_found_looks_outside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "compile").write_text("#!/no/such/interpreter\n")
     (tmp_path / "compile").chmod(0o755)
@@ -144,6 +156,59 @@ def test_a_failure_of_sbx_has_a_next_step(
     last = printed(result(Status.INTERNAL_ERROR, 125, "could not"), done, capsys)[-1]
     assert last.startswith("sbx: next: ")
     assert words in last
+
+
+FAILED = result(Status.EXIT, 6, "exited with status 6")
+
+
+def test_no_network_is_a_cause(capsys: pytest.CaptureFixture[str]) -> None:
+    done = Done()
+    done.said = b"curl: (6) Could not resolve host: example.com"
+    (hint,) = [line for line in printed(FAILED, done, capsys) if line.startswith("sbx: next: ")]
+    assert "profile build has no network" in hint and "--net HOST:PORT" in hint
+    for network, enforced in ((("host", ()), ()), (("none", ()), (("network", True, False, "no way"),))):
+        done.prepared = {"network": network, "enforced": enforced}
+        assert not any("no network" in line for line in printed(FAILED, done, capsys))
+
+
+def test_the_trace_is_proposed_where_it_can_tell(capsys: pytest.CaptureFixture[str]) -> None:
+    def proposed(said: bytes, overheard: bool = True, *notes: str, **change: Any) -> bool:
+        done = Done()
+        done.said, done.overheard, done.notes = said, overheard, list(notes)
+        return any("--trace" in line for line in printed(result(Status.EXIT, 1, "x", **change), done, capsys))
+
+    assert proposed(b"cp: cannot open 'x': Permission denied")
+    assert proposed(b"", overheard=False)
+    assert not proposed(b"", False, "the limit of 5 processes was reached: a new one was refused")
+    assert not proposed(b"", False, network=({"host": "x.org", "port": 443, "verdict": "deny"},))
+    assert not proposed(b"sh: 0: Cannot fork")
+    assert not proposed(b"cat: /usr/no-such-name: No such file or directory")
+    assert proposed(b"cat: /usr/bin/env: No such file or directory")
+
+
+def test_the_word_is_the_one_that_was_used(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    done = Done()
+    done.overheard = False
+    monkeypatch.setattr(sys, "argv", ["sbx", "sh", "-c", "false"])
+    assert "'sbx sh --trace …'" in printed(FAILED, done, capsys)[-1]
+
+
+def test_an_interpreter_out_of_reach_is_not_called_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/closed/python\n")
+    script.chmod(0o755)
+    real = os.stat
+
+    def closed(path: Any, *arguments: Any, **named: Any) -> os.stat_result:
+        if path == "/closed/python":
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return real(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "stat", closed)
+    made = result(Status.NOT_FOUND, 127, "command not found")
+    assert "which you may not look at" in printed(made, Done(["script"], (bytes(script),)), capsys)[-1]
 
 
 class Terminal(io.StringIO):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sbx.report.said import candidates, is_worth_reading
+from sbx.report.said import candidates, is_worth_reading, program_of
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,20 @@ def test_the_path_is_among_the_candidates(line: str, path: str) -> None:
 
 def test_other_lines_are_not_read() -> None:
     assert not is_worth_reading(b"everything is fine\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "program"),
+    [
+        ("cat: .env: Permission denied", "cat"),
+        ("sh: 1: cannot create a.txt: Read-only file system", "sh"),
+        ("error: could not lock config file .git/config: Read-only file system", ""),
+        ("fatal: could not open '.git/config': Permission denied", ""),
+        ("Warning: x: Permission denied", ""),
+        ("PermissionError: [Errno 13] Permission denied: 'x'", ""),
+        ("x.c:1:10: fatal error: foo.h: No such file or directory", ""),
+        ("/bin/x: y: Permission denied", ""),
+    ],
+)
+def test_who_speaks(line: str, program: str) -> None:
+    assert program_of(line) == program

@@ -54,6 +54,11 @@ def test_the_fields_are_the_documented_ones() -> None:
     json.dumps(record, allow_nan=False)
 
 
+def test_a_count_that_nobody_made_is_null() -> None:
+    assert to_json(example(usage=Usage(5, 4096)))["usage"]["pids"] is None
+    assert to_json(example())["usage"]["pids"] == 2
+
+
 def test_bytes_that_are_not_text_are_replaced_and_noted() -> None:
     record = to_json(example(stdout=b"a\xffb", cmd=("x", os.fsdecode(b"\xfe"))))
     assert record["stdout"] == "a�b"
