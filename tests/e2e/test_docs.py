@@ -26,6 +26,7 @@ NOT_RUN = {
     "it is for a clone of the repository, and runs these tests",
     "it needs another platform or another host",
     "it needs Docker's sbx",
+    "lines for start-up files of three shells",
 }
 
 

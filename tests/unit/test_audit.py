@@ -170,6 +170,7 @@ def test_the_hot_path_writes_the_same_fields(home: Path) -> None:
         "command": ["true", "abcdefgh"],
         "environ": environ,
         "outcome": {"duration_s": 0.012},
+        "run": {"env": {}},
         "prepared": {
             "env": ((), (), (), False),
             "launch": {"cwd": b"/w"},
