@@ -53,19 +53,31 @@ def clone(flags: int, cgroup_fd: int = -1) -> int:
 
 
 def send_elsewhere(child: int) -> None:
-    """Let a process that was just cloned begin on another processor, if there is one.
+    """Let a process that was just cloned begin on another processor, if one is idle.
 
     The kernel queues it where its parent runs. There it would wait, seen for one to three milliseconds, until the
-    parent sleeps or the next balancing comes.
+    parent sleeps or the next balancing comes. Where all processors are busy the kernel knows better.
     """
     allowed = os.sched_getaffinity(0)
     others = allowed - {current_processor()}
-    if others and others != allowed:
+    if others and others != allowed and _runnable() <= len(allowed):
         try:
             os.sched_setaffinity(child, others)
             os.sched_setaffinity(child, allowed)
         except OSError:
             pass  # it is gone, or the processors are
+
+
+def _runnable() -> int:
+    """How many threads of the machine run or wait for a processor; too many where that is not known."""
+    try:
+        descriptor = os.open(b"/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return 1 << 30
+    try:
+        return int(os.read(descriptor, 128).split()[3].partition(b"/")[0])
+    finally:
+        os.close(descriptor)
 
 
 def unshare(flags: int) -> None:

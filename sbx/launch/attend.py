@@ -43,18 +43,27 @@ class UnderFilter:
     needs to ask: not to be used where the filter hands over execve, as that of a trace does.
     """
 
-    def __init__(self, launch: Launch) -> None:
-        """OSError where there can be no thread, or no filter."""
+    def __init__(self, launch: Launch, at_once: Callable[[], int] | None = None) -> None:
+        """OSError where there can be no thread, or no filter. What is to be called `at_once` is called without this
+        thread being woken up in between, which takes its time on a busy machine."""
         self._asked, self._answered = _thread.allocate_lock(), _thread.allocate_lock()
         self._asked.acquire()
         self._answered.acquire()
         self._result: int | Exception = 0
-        self._function: Callable[[], int] = lambda: _go_under(launch)
+        self.result_at_once = 0
+
+        def go_under() -> int:
+            listener = _own(_go_under(launch))
+            if at_once is not None:
+                self.result_at_once = at_once()
+            return listener
+
+        self._function: Callable[[], int] = go_under
         try:
             _thread.start_new_thread(self._live, ())
         except RuntimeError as error:
             raise OSError(EAGAIN, str(error)) from None
-        self.listener = _own(self._outcome())
+        self.listener = self._outcome()
 
     def call(self, function: Callable[[], int]) -> int:
         self._function = function

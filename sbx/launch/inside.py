@@ -215,7 +215,8 @@ def _start_listened(launch: Launch, run: Run, status_fd: int) -> tuple[int, int]
     by_fork = run["foreground"] or run["rlimits"] or run["cgroup_fd"] >= 0 or "trace" in launch
     if under is None and not by_fork:
         try:
-            under = UnderFilter(launch)
+            under = UnderFilter(launch, at_once=lambda: spawn(run, status_fd))
+            return under.result_at_once, under.listener
         except OSError:
             pass  # perhaps there is no memory for a thread; if it was the filter, the fork meets it again
     if under is not None:
