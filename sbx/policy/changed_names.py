@@ -104,7 +104,7 @@ class WorkspaceChanges:
         is_folder = later != inside or "mkdir" in change.operations or os.path.isdir(path_of(names))
         found = self.tools.folder_of(later, is_folder=is_folder)
         at = self.tools.scattered_at(inside[: len(inside) if is_folder else -1])
-        count = depth + (at + 1 if at is not None else 0 if found is None else len(found))
+        count = depth + (len(found) if found is not None else 0 if at is None else at + 1)
         if count == depth or (top is not None and len(top) < count):
             return False
         if later != inside:

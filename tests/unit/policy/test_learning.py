@@ -142,11 +142,13 @@ def test_the_folders_of_tools_are_granted_whole(places: tuple[str, str]) -> None
         Need(f"{workspace}/web/node_modules/.cache/x", MODIFY, "write"),
         Need(f"{workspace}/thing.egg-info/PKG-INFO", MODIFY, "create", new=True),
         Need(f"{workspace}/src/deep/__pycache__/x.pyc", MODIFY, "create", new=True),
+        Need(f"{workspace}/build/lib/__pycache__/x.pyc", MODIFY, "create", new=True),
         Need(f"{workspace}/target", MODIFY, "create", new=True),
     )
     assert found.modify == [
         "./target",
         "./.pytest_cache/**",
+        "./build/**",
         "./thing.egg-info/**",
         "./**/__pycache__/**",
         "./web/node_modules/.cache/**",
