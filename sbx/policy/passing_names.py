@@ -10,13 +10,13 @@ import re
 
 from sbx.model.glob import escape
 
-SHORTEST = 3  # what has to stay of a name for a glob to mean it, and not just anything
+SHORTEST = 2  # what has to stay of a name for a glob to mean it, and not just anything
 RANDOM_LENGTH = 6  # mkstemp(3) replaces six letters
 LONG_NUMBER = 4  # digits of a year, a process, a moment
 HASH_LENGTH = 8
-LONGEST_INDEX = 2  # digits behind a word: part12
 
-_PIECES = re.compile(r"tmp(?=[^\W_])|[^\W_]+|[\W_]+")
+# A word, a run of signs; `tmp` before a word and one or two digits behind a word are apart.
+_PIECES = re.compile(r"tmp(?=[^\W_])|[a-z]{3,}(?=\d{1,2}(?![^\W_]))|[^\W_]+|[\W_]+")
 _HEX = re.compile(r"[0-9a-f]+")
 _NO_WORD = re.compile(r"[^aeiouyAEIOUY]{5}")
 _CASE_CHANGES = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
@@ -50,7 +50,6 @@ def _looks_random(piece: str) -> bool:
         return True
     if len(piece) < RANDOM_LENGTH or not piece.isalnum():
         return False
-    letters = piece.rstrip("0123456789")
-    if len(piece) - len(letters) > LONGEST_INDEX or not letters.isalpha():
+    if any(char.isdigit() for char in piece):
         return True
-    return bool(_NO_WORD.search(letters) or _CASE_CHANGES.search(letters))
+    return bool(_NO_WORD.search(piece) or _CASE_CHANGES.search(piece))
