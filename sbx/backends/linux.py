@@ -182,8 +182,12 @@ def reaches_single_names(profile: EffectiveProfile, plan: Plan, capabilities: Ca
     """Are there granted names in folders that are read-only inside, and can a hand outside be had for them? Landlock
     is what holds it to those folders (ABI 2 to move between them). Not under exec rules: what it makes would be
     executable wherever its folder is."""
-    able = can_judge(plan, capabilities) and capabilities.landlock_abi >= 2 and profile.exec is None
-    return able and bool(plan.single_names)
+    return bool(plan.single_names) and has_hand(profile, plan, capabilities)
+
+
+def has_hand(profile: EffectiveProfile, plan: Plan, capabilities: Capabilities) -> bool:
+    """Could single names be granted in read-only folders, if there were any?"""
+    return can_judge(plan, capabilities) and capabilities.landlock_abi >= 2 and profile.exec is None
 
 
 HAND_RIGHTS = ("READ_FILE", *(each for each in WRITE_TREE if each != "RESOLVE_UNIX"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import stat
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -39,9 +40,9 @@ def command(options: dict[str, Any], words: list[str]) -> int:
     cwd = os.path.realpath(os.getcwd())
     policy = load_policy(cwd, policy_file=options.get("policy"), environ=os.environ)
     base = base_profile(policy, name)
-    outcome = run_observed(policy, base, options, words, cwd)
+    outcome, by_hand = run_observed(policy, base, options, words, cwd)
     needs = asked_for(needs_of(outcome), os.path.realpath(home_folder(policy.environ)))
-    proposal = propose(base, without_noise(base, needs), policy)
+    proposal = propose(base, without_noise(base, needs), policy, by_hand=by_hand)
     tell_left_out(proposal)
     return hand_over(proposal, policy, name, options, words, succeeded(outcome))
 
@@ -71,10 +72,12 @@ def everywhere() -> tuple[str, ...]:
 
 def run_observed(
     policy: Policy, base: EffectiveProfile, options: dict[str, Any], words: list[str], cwd: str
-) -> Outcome:
-    """Everything is allowed but what is denied in every profile; the listener notes what `base` lacks."""
+) -> tuple[Outcome, bool]:
+    """Everything is allowed but what is denied in every profile; the listener notes what `base` lacks. And: could this
+    machine make single names by hand, under the profile?"""
+    from sbx.backends.linux import has_hand
     from sbx.launch.perform import failed_step
-    from sbx.supervise.compile import compile_profile
+    from sbx.supervise.compile import capabilities, compile_profile
     from sbx.supervise.execute import execute
     from sbx.supervise.run_options import option_rules
 
@@ -98,7 +101,7 @@ def run_observed(
         raise failure
     if outcome["exec_errno"] is not None:
         raise SbxError(f"{words[0]}: {os.strerror(outcome['exec_errno'])}", remedy="name a command that can be run")
-    return outcome
+    return outcome, has_hand(base, compiled.plan, capabilities())
 
 
 def succeeded(outcome: Outcome) -> bool:
@@ -108,9 +111,10 @@ def succeeded(outcome: Outcome) -> bool:
 def needs_of(outcome: Outcome) -> list[Need]:
     """In the order in which they came up; what is not there has no access."""
     needs = []
-    for operation, access, location, evidence, _follow, _program, _mode in outcome.get("denied", []):
+    for operation, access, location, evidence, _follow, _program, mode in outcome.get("denied", []):
         there = evidence == SURE or os.path.lexists(location)
-        needs.append(Need(os.fsdecode(location), access if there else NOTHING, operation))
+        wanted = access if there else NOTHING
+        needs.append(Need(os.fsdecode(location), wanted, operation, new=not mode, folder=stat.S_ISDIR(mode)))
     return needs
 
 
@@ -136,8 +140,9 @@ def without_noise(base: EffectiveProfile, needs: list[Need]) -> list[Need]:
     return kept
 
 
-def propose(base: EffectiveProfile, needs: list[Need], policy: Policy) -> Proposal:
+def propose(base: EffectiveProfile, needs: list[Need], policy: Policy, *, by_hand: bool) -> Proposal:
     from sbx.model.decide import ACCESSES, decide_location
+    from sbx.model.verdict import uniform_below
     from sbx.report.change import FINAL
 
     def denied(need: Need) -> bool:
@@ -145,9 +150,20 @@ def propose(base: EffectiveProfile, needs: list[Need], policy: Policy) -> Propos
         winners = [each.winner for each in lists if not each.allowed]
         return any(rule is not None and rule.origin.value in FINAL for rule in winners)
 
-    generalizer = Generalizer(base.workspace, os.path.realpath(home_folder(policy.environ)), denied)
+    modifiable = tuple(rule.compiled for rule in base.modify)
+
+    def granted(folder: tuple[str, ...]) -> bool:
+        return uniform_below(modifiable, folder) is not False
+
+    generalizer = Generalizer(
+        base.workspace,
+        os.path.realpath(home_folder(policy.environ)),
+        denied,
+        granted=granted,
+        by_hand=by_hand,
+    )
     proposal = generalizer.propose(needs, with_exec=base.exec is not None)
-    left = {*proposal.secrets, *proposal.denied}
+    left = {*proposal.secrets, *proposal.denied, *proposal.needless}
     learned = with_rules(policy, base.name, proposal)
     for need in needs:
         if need.path not in left and not decide_location(learned, need.path, ACCESSES[need.access]).allowed:
@@ -202,8 +218,11 @@ def hand_over(
     extends = name if known is not None and not in_file else ""
     new = patched(old, name, proposal, extends=extends, description=f"Learned from {visible(words[0])}")
     print(difference(os.path.basename(path), old, new), end="")
-    for made in made_before(proposal, policy):
-        print(f"sbx: note: {visible(made)} is made before the command starts, since a rule names it", file=sys.stderr)
+    for note in proposal.notes:
+        print(f"sbx: note: {visible(note)}", file=sys.stderr)
+    for made in proposal.made:
+        folder = visible(made.removesuffix("/**"))
+        print(f"sbx: note: {folder} is made before the command starts, since a rule names it", file=sys.stderr)
     if options.get("write"):
         if not success:
             raise SbxError("nothing was written: the command failed", remedy="make it succeed, then learn again")
@@ -211,12 +230,6 @@ def hand_over(
     else:
         print("sbx: nothing was written; --write does it, or pipe this to 'patch -p1'", file=sys.stderr)
     return 0 if success else 1
-
-
-def made_before(proposal: Proposal, policy: Policy) -> list[str]:
-    """Folders at the top of the workspace that are granted: a command that insists on making one would find it."""
-    names = [rule[2:-3] for rule in proposal.modify if rule.startswith("./") and rule.endswith("/**")]
-    return [name for name in names if name and "/" not in name and os.path.isdir(os.path.join(policy.workspace, name))]
 
 
 def write(path: str, text: str, policy: Policy) -> None:

@@ -51,6 +51,7 @@ def live_inside(
 ) -> NoReturn:
     """Never returns: the process ends here, whatever happens. The library's launcher brings its own `set_up` and
     `supervise` (see template), and forgot all handlers before."""
+    step = "set up the sandbox"
     try:
         if set_up is None:
             forget_handlers()
@@ -68,11 +69,15 @@ def live_inside(
         except SetupStep as failed:
             tell(status_fd, (FAILED, *failed.args))
         except OSError as error:
-            tell(status_fd, (FAILED, "set up the sandbox", error.errno or 0, str(error), b""))
+            tell(status_fd, (FAILED, step, error.errno or 0, str(error), b""))
         else:
+            step = "watch over the command"
             (supervise or supervise_command)(launch, run, status_fd)
     except BaseException as error:  # a bug must not become a hanging or a running child
-        tell(status_fd, (FAILED, "set up the sandbox", 0, f"{type(error).__name__}: {error}", b""))
+        if launch["namespaces"] and os.getpid() == 1:
+            _end_the_rest()  # at once: when this process ends, its listener is closed before everybody is killed
+        words = f"{type(error).__name__}: {error}".removesuffix(": ")
+        tell(status_fd, (FAILED, step, 0, words, b""))
     finally:
         os._exit(125)
 

@@ -17,7 +17,7 @@ from sbx.model.records import dataclass
 from sbx.model.source import Source
 from sbx.policy.document import Adapted
 from sbx.policy.folders import shipped_folder
-from sbx.policy.nodes import Kind, Node, shown
+from sbx.policy.nodes import Node, entries_of, shown, texts_of
 
 AGENTS_FILE = "agents.yaml"
 
@@ -66,13 +66,13 @@ def parse_agents(text: str, path: str) -> dict[str, Agent]:
     from sbx.policy.load import parse_text  # only the profile of the agents pays for it
 
     root = parse_text(text, path, "shipped")
-    keys = _entries(root, ("schemaVersion", "agents"))
+    keys = entries_of(root, ("schemaVersion", "agents"))
     version = keys.get("schemaVersion")
     if version is None or version.text != "2":
         raise PolicyError("schemaVersion must be 2", source=root.source)
     if "agents" not in keys:
         raise PolicyError("has no key 'agents'", source=root.source)
-    return {name: _agent(name, node) for name, node in _entries(keys["agents"], None).items()}
+    return {name: _agent(name, node) for name, node in entries_of(keys["agents"], None).items()}
 
 
 def adapt(argv: Sequence[str], table: Mapping[str, Agent], keep_inner: bool, *, cwd: str, home: str) -> Adapted:
@@ -192,33 +192,11 @@ def _command_name(program: str) -> str:
 
 
 def _agent(name: str, node: Node) -> Agent:
-    keys = _entries(node, (*_LISTS, "sideRootForm"))
-    lists = {_LISTS[key]: _texts(value) for key, value in keys.items() if key in _LISTS}
+    keys = entries_of(node, (*_LISTS, "sideRootForm"))
+    lists = {_LISTS[key]: texts_of(value) for key, value in keys.items() if key in _LISTS}
     form = keys.get("sideRootForm")
     if form is not None and form.text not in list(SideRootForm):
         raise PolicyError(f"{shown(form.text)} is none of {', '.join(SideRootForm)}", source=form.source)
     return Agent(
         name, node.source, side_root_form=SideRootForm(form.text) if form is not None else SideRootForm.ONE, **lists
     )
-
-
-def _entries(node: Node, known: tuple[str, ...] | None) -> dict[str, Node]:
-    if node.kind is not Kind.MAP or node.entries is None:
-        raise PolicyError(f"must be a map, not {node.kind.value}", source=node.source)
-    found: dict[str, Node] = {}
-    for key, value in node.entries:
-        if known is not None and key.text not in known:
-            raise PolicyError(f"unknown key {shown(key.text)}", remedy=f"one of {', '.join(known)}", source=key.source)
-        if key.text in found:
-            raise PolicyError(f"the key {shown(key.text)} is there twice", source=key.source)
-        found[key.text] = value
-    return found
-
-
-def _texts(node: Node) -> tuple[str, ...]:
-    if node.kind is not Kind.LIST or node.items is None:
-        raise PolicyError(f"must be a list, not {node.kind.value}", source=node.source)
-    for item in node.items:
-        if item.kind is not Kind.TEXT or not item.text:
-            raise PolicyError(f"must be text, not {item.kind.value}", source=item.source)
-    return tuple(item.text for item in node.items)

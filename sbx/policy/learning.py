@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
-from sbx.model.glob import escape, split_path
+from sbx.model.glob import escape, parse, split_path
 from sbx.model.records import dataclass, field
+from sbx.policy.changed_names import NAMING, Change, WorkspaceChanges, path_of, tree_of, untouched
+from sbx.policy.tool_folders import ToolFolders, load_tool_folders
 
 READ, MODIFY, EXEC = 0, 1, 2
 NOTHING = -1  # a look at what is not there
@@ -21,8 +23,7 @@ SHARED_HOMES = (".cache", ".config", ".local/share", ".local/state", ".local/lib
 SHARED_ROOTS = ("/opt", "/srv", "/var/lib", "/var/cache", "/usr/local", "/mnt", "/media", "/etc", "/run")
 FEW = 3  # files of one folder that are still named one by one
 MAX_UNTOUCHED = 12
-NAMING = frozenset(("create", "mkdir", "mknod", "symlink", "link", "bind", "unlink", "rmdir", "rename"))
-MAX_LOOK = 2000  # entries of a folder that are looked at for secrets
+MAX_LOOK = 100_000  # entries of a folder that are looked at for secrets
 
 SECRET_NAMES = frozenset(
     (".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf", ".htpasswd", "shadow")
@@ -51,6 +52,8 @@ class Need:
     path: str
     access: int
     operation: str
+    new: bool = False  # it was not there
+    folder: bool = False  # it was one
 
 
 @dataclass(slots=True)
@@ -62,6 +65,9 @@ class Proposal:
     exec: list[str] = field(default_factory=list)
     secrets: list[str] = field(default_factory=list)
     denied: list[str] = field(default_factory=list)  # by a global deny
+    notes: list[str] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)  # folders that a rule names and that the command made itself
+    needless: list[str] = field(default_factory=list)  # paths that need no rule: a tool's folder will be there
 
     def __bool__(self) -> bool:
         return bool(self.read or self.modify or self.exec)
@@ -104,12 +110,26 @@ def asked_for(needs: list[Need], home: str) -> list[Need]:
 
 
 class Generalizer:
-    """Chooses the rule for each need. `denied` says whether a global deny is the reason."""
+    """Chooses the rule for each need. `denied` says whether a global deny is the reason; `granted`, whether something
+    below a folder may be modified already; `by_hand`, whether single names can be granted in read-only folders."""
 
-    def __init__(self, workspace: str, home: str, denied: Callable[[Need], bool]) -> None:
+    def __init__(
+        self,
+        workspace: str,
+        home: str,
+        denied: Callable[[Need], bool],
+        *,
+        granted: Callable[[tuple[str, ...]], bool] = lambda folder: False,
+        by_hand: bool = True,
+        tools: ToolFolders | None = None,
+    ) -> None:
         self.workspace = split_path(workspace)
         self.home = split_path(home)
         self.denied = denied
+        self.granted = granted
+        self.by_hand = by_hand
+        self.tools = load_tool_folders() if tools is None else tools
+        self.unseen: list[str] = []  # folders that are granted whole and were not looked through
         self.shared = {
             self.home,
             *((*self.home, *split_path(each)) for each in SHARED_HOMES),
@@ -119,7 +139,7 @@ class Generalizer:
     def propose(self, needs: Iterable[Need], *, with_exec: bool = False) -> Proposal:
         proposal = Proposal()
         reads: set[str] = set()
-        changes: dict[str, set[str]] = {}
+        changes: dict[tuple[str, ...], Change] = {}
         runs: set[str] = set()
         for need in needs:
             if self.denied(need):
@@ -127,21 +147,24 @@ class Generalizer:
             elif looks_secret(need.path) and not self._made_here(need):
                 proposal.secrets.append(need.path)
             elif need.access == MODIFY:
-                changes.setdefault(need.path, set()).add(need.operation)
+                change = changes.setdefault(split_path(need.path), Change(new=need.new))
+                change.folder |= need.folder or need.operation == "mkdir"
+                if need.operation not in change.operations:
+                    change.operations.append(need.operation)
             elif need.access == EXEC and with_exec:
                 runs.add(need.path)
             else:
                 reads.add(need.path)
         secret = tuple(split_path(path) for path in proposal.secrets)
-        modify = self._merged(self._changed(changes), secret)
-        read = self._merged([*self._read(reads | runs), *(rule for rule in modify if rule[0] != "!")], secret)
-        if _subtree(self.workspace) in modify:
-            modify += self._untouched(changes)
+        modify = self._modify(changes, secret, proposal)
+        read = self._merged([*self._read(reads | runs), *self._read_for(modify)], secret)
         proposal.read = [self.spelled(rule) for rule in read]
         proposal.modify = [self.spelled(rule) for rule in modify]
         proposal.exec = [self.spelled(rule) for rule in self._merged(self._read(runs), secret)]
         proposal.secrets = sorted(set(proposal.secrets))
         proposal.denied = sorted(set(proposal.denied))
+        for folder in sorted(set(self.unseen)):
+            proposal.notes.append(f"{folder} holds more names than were looked at: see that no secret is among them")
         return proposal
 
     def _made_here(self, need: Need) -> bool:
@@ -156,11 +179,11 @@ class Generalizer:
         for path in sorted(paths):
             names = split_path(path)
             if names[: len(self.workspace)] == self.workspace:
-                rules.append(_subtree(self.workspace))
+                rules.append(tree_of(self.workspace))
             elif self._leads_to_workspace(names):
                 continue  # a folder on the way to it is there anyway
             elif (owner := self._owner(names)) is not None:
-                rules.append(_subtree(owner))
+                rules.append(tree_of(owner))
             else:
                 elsewhere.setdefault(names[:2], []).append(names)
         for near in elsewhere.values():
@@ -178,7 +201,7 @@ class Generalizer:
         if len(deep) <= FEW or shared:
             return [escape("/" + "/".join(names)) for names in near]
         outside = [names for names in near if names[: len(common)] != common]
-        return [_subtree(common), *(escape("/" + "/".join(names)) for names in outside)]
+        return [tree_of(common), *(escape("/" + "/".join(names)) for names in outside)]
 
     def _leads_to_workspace(self, names: tuple[str, ...]) -> bool:
         return names == self.workspace[: len(names)]
@@ -200,58 +223,61 @@ class Generalizer:
 
     # Modifying
 
-    def _changed(self, changes: dict[str, set[str]]) -> list[str]:
-        """A folder that the run made and left is its own. To make, move or remove a name takes its folder: a mount
-        cannot grant a name that is not there yet. What is only written to is granted by itself."""
-        made = {split_path(path) for path, done in changes.items() if "mkdir" in done and os.path.isdir(path)}
+    def _modify(
+        self, changes: dict[tuple[str, ...], Change], secret: tuple[tuple[str, ...], ...], proposal: Proposal
+    ) -> list[str]:
+        size = len(self.workspace)
+        here = {names: change for names, change in changes.items() if names[:size] == self.workspace}
+        away = {names: change for names, change in changes.items() if names not in here}
+        found = WorkspaceChanges(self.workspace, self.tools, by_hand=self.by_hand).grant(here)
+        proposal.notes, proposal.needless = found.notes, found.needless
+        modify = self._merged([*self._changed(away), *found.rules], secret)
+        if tree_of(self.workspace) in modify:
+            touched = {names[: size + 1] for names in here}
+            modify += ["!" + each for each in untouched(self.workspace, touched, self.granted, MAX_UNTOUCHED)]
+        else:
+            modify += ["!" + each for each in found.excepted if not self.granted(split_path(each)[:-1])]
+        new = {tree_of(names) for names, change in here.items() if change.new}
+        proposal.made = [self.spelled(rule) for rule in modify if rule in new]
+        return modify
+
+    def _read_for(self, modify: list[str]) -> list[str]:
+        """A name can be made in a folder that is shown, and what may be modified must be readable."""
+        inside = tree_of(self.workspace)[:-2]
+        rules = [rule for rule in modify if rule[0] != "!"]
+        named = any(rule.startswith(inside) and not rule.endswith("/**") for rule in rules)
+        return [*rules, *([inside + "**"] if named or any("/**/" in rule for rule in rules) else [])]
+
+    def _changed(self, changes: dict[tuple[str, ...], Change]) -> list[str]:
+        """Outside the workspace, where a folder is seldom shown whole: to make, move or remove a name takes its folder.
+        A folder that the run made and left is its own. What is only written to is granted by itself."""
+        made = {
+            names for names, done in changes.items() if "mkdir" in done.operations and os.path.isdir(path_of(names))
+        }
         rules: list[str] = []
         written: dict[tuple[str, ...], list[str]] = {}
-        for path, done in sorted(changes.items()):
-            names = split_path(path)
+        for names, change in sorted(changes.items()):
+            path = path_of(names)
             top = next((names[:count] for count in range(1, len(names) + 1) if names[:count] in made), None)
-            owner = None if names[: len(self.workspace)] == self.workspace else self._owner(names)
+            owner = self._owner(names)
             if owner is not None:
-                rules.append(_subtree(owner))
-            elif "access" in done and not os.path.isfile(path):
-                rules.append(_subtree(names))
+                rules.append(tree_of(owner))
+            elif "access" in change.operations and not os.path.isfile(path):
+                rules.append(tree_of(names))
             elif top is not None:
-                rules.append(_subtree(top))
-            elif not done & NAMING:
+                rules.append(tree_of(top))
+            elif NAMING.isdisjoint(change.operations):
                 written.setdefault(names[:-1], []).append(path)
             elif names[:-1] in self.shared or len(names) < 3:
                 rules.append(escape(path))  # not a folder that everybody shares, for one name in it
             else:
-                rules.append(_subtree(names[:-1]))
-        rules = self._near_together(rules)
+                rules.append(tree_of(names[:-1]))
         for folder, paths in written.items():
             if len(paths) > FEW and len(folder) > 1 and folder != self.home:
-                rules.append(_subtree(folder))
+                rules.append(tree_of(folder))
             else:
-                rules += [_subtree(split_path(path)) if os.path.isdir(path) else escape(path) for path in paths]
+                rules += [tree_of(split_path(path)) if os.path.isdir(path) else escape(path) for path in paths]
         return rules
-
-    def _near_together(self, rules: list[str]) -> list[str]:
-        """In the workspace, many folders in one are that one: a store of objects, by their first letters."""
-        inside: dict[str, set[str]] = {}
-        for rule in rules:
-            if rule.endswith("/**"):
-                inside.setdefault(rule[:-3].rpartition("/")[0], set()).add(rule)
-        start = _subtree(self.workspace)[:-2]
-        many = {above: names for above, names in inside.items() if len(names) > FEW and above.startswith(start)}
-        gone = {rule for names in many.values() for rule in names}
-        return [rule for rule in rules if rule not in gone] + [above + "/**" for above in many]
-
-    def _untouched(self, changes: dict[str, set[str]]) -> list[str]:
-        """Where the whole workspace has to be granted for names that come and go in it: the folders in it that the
-        command left alone."""
-        touched = {split_path(path)[: len(self.workspace) + 1] for path in changes}
-        top = "/" + "/".join(self.workspace)
-        try:
-            folders = sorted(entry.name for entry in os.scandir(top) if entry.is_dir(follow_symlinks=False))
-        except OSError:
-            return []
-        rest = [name for name in folders if (*self.workspace, name) not in touched]
-        return ["!" + _subtree((*self.workspace, name)) for name in rest[:MAX_UNTOUCHED]]
 
     # Putting together
 
@@ -269,11 +295,14 @@ class Generalizer:
         out: list[str] = []
         for rule in kept:
             out.append(rule)
-            if rule.endswith("/**") and "[" not in rule and "\\" not in rule:
-                inside = split_path(rule[:-3])
+            inside = _folder_of(rule)
+            if inside:
                 found = {path for path in secret if path[: len(inside)] == inside}
                 if inside != self.workspace:
-                    found |= set(_secrets_below(inside))
+                    below, all_seen = _secrets_below(inside)
+                    found |= set(below)
+                    if not all_seen:
+                        self.unseen.append("/" + "/".join(inside))
                 out += ["!" + escape("/" + "/".join(path)) for path in sorted(found)]
         return out
 
@@ -291,19 +320,23 @@ def _below(names: tuple[str, ...], folder: tuple[str, ...]) -> bool:
     return bool(folder) and len(names) > len(folder) and names[: len(folder)] == folder
 
 
-def _subtree(names: tuple[str, ...]) -> str:
-    return escape("/" + "/".join(names)) + "/**"
+def _folder_of(rule: str) -> tuple[str, ...]:
+    """The one folder that a rule grants whole; empty for every other rule."""
+    if not rule.endswith("/**"):
+        return ()
+    names = tuple(name for name in parse(rule.removesuffix("/**")) if isinstance(name, str))
+    return names if len(names) == len(parse(rule)) - 1 else ()
 
 
-def _secrets_below(folder: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """What looks secret in a folder that would be granted whole."""
+def _secrets_below(folder: tuple[str, ...]) -> tuple[list[tuple[str, ...]], bool]:
+    """What looks secret in a folder that would be granted whole, and whether all of it was looked at."""
     found: list[tuple[str, ...]] = []
     looked = 0
     for where, folders, files in os.walk("/" + "/".join(folder)):
         for name in (*folders, *files):
             looked += 1
             if looked > MAX_LOOK:
-                return found
+                return found, False
             if looks_secret(os.path.join(where, name)):
                 found.append(split_path(os.path.join(where, name)))
-    return found
+    return found, True

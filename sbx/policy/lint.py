@@ -152,8 +152,9 @@ def _rule(policy: Policy, rule: Rule) -> Iterator[Finding]:
     if rule.access is Access.MODIFY and not is_exact(pattern) and not is_subtree(pattern):
         yield Finding(
             Severity.NOTE,
-            f"modify rule {shown(rule.text)} has wildcards: Linux applies it to what exists when a run starts",
-            "grant a folder with 'X/**' if new names must be covered too",
+            f"modify rule {shown(rule.text)} has wildcards: where single names cannot be made by hand (exec rules, an "
+            "older kernel), it holds for what exists when a run starts",
+            "grant a folder with 'X/**' if new names must be covered there too",
             rule.source,
         )
 

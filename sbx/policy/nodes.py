@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sbx.errors import PolicyError
 from sbx.model.records import dataclass
 from sbx.model.source import Source
 from sbx.model.str_enum import StrEnum
@@ -59,3 +60,27 @@ def shown(text: str, limit: int = 60) -> str:
     """`text` in quotes for a one-line message: a policy from anybody's repository cannot paint on the terminal."""
     safe = "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
     return f"'{safe[: limit - 1]}…'" if len(safe) > limit else f"'{safe}'"
+
+
+def entries_of(node: Node, known: tuple[str, ...] | None) -> dict[str, Node]:
+    """A map by its keys, which are to be among the known ones."""
+    if node.kind is not Kind.MAP or node.entries is None:
+        raise PolicyError(f"must be a map, not {node.kind.value}", source=node.source)
+    found: dict[str, Node] = {}
+    for key, value in node.entries:
+        if known is not None and key.text not in known:
+            raise PolicyError(f"unknown key {shown(key.text)}", remedy=f"one of {', '.join(known)}", source=key.source)
+        if key.text in found:
+            raise PolicyError(f"the key {shown(key.text)} is there twice", source=key.source)
+        found[key.text] = value
+    return found
+
+
+def texts_of(node: Node) -> tuple[str, ...]:
+    """A list of texts."""
+    if node.kind is not Kind.LIST or node.items is None:
+        raise PolicyError(f"must be a list, not {node.kind.value}", source=node.source)
+    for item in node.items:
+        if item.kind is not Kind.TEXT or not item.text:
+            raise PolicyError(f"must be text, not {item.kind.value}", source=item.source)
+    return tuple(item.text for item in node.items)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import pexpect
@@ -323,19 +325,16 @@ def python_suite(workspace: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("prepare", "made"),
     [
-        (make, "out/f.o"),
+        pytest.param(make, "out/f.o", marks=requires(tools=["make", "cc"])),
         (wheel, "out/site"),
-        (clone, "out/copy"),
-        (script_of_npm, "out/b"),
+        pytest.param(clone, "out/copy", marks=requires(tools=["git"])),
+        pytest.param(script_of_npm, "out/b", marks=requires(tools=["npm"])),
         (python_suite, "out/seen"),
     ],
 )
 def test_real_tools_run_traced_and_denials_in_the_workspace_are_none(
     sbx: Any, project: Any, prepare: Any, made: str
 ) -> None:
-    tools = {make: "cc", clone: "git", script_of_npm: "npm"}
-    if prepare in tools and shutil.which(tools[prepare]) is None:
-        pytest.skip(f"no {tools[prepare]} here")
     command = prepare(project)
     record = project.home / "record.json"
     python = ("--read", sys.base_prefix + "/**", "--read", sys.prefix + "/**")
@@ -346,3 +345,41 @@ def test_real_tools_run_traced_and_denials_in_the_workspace_are_none(
     assert (project.root / made).exists()
     root = f"{project.root}/"
     assert [each for each in result["denials"] if each["path"].startswith(root)] == []
+
+
+@pytest.mark.parametrize("fault", ["raise", "memory"])
+@pytest.mark.parametrize("action", ["run", "learn"])
+def test_a_tracer_that_breaks_ends_the_run_and_everything_in_it(fault: str, action: str, project: Any) -> None:
+    """In the middle of a run: the command has started, and has a child in a session of its own."""
+    options = ["--profile", "t", "--trace", "--json", "record.json"] if action == "run" else []
+    marked = f"6{os.getpid()}"  # a duration that no other sleep has
+    before = "echo started; setsid sleep $0 & cat a.txt"
+    script = f"{before}; echo x > break-the-tracer; echo went on; echo x > out/later; sleep $0"
+    words = [sys.executable, "-P", Path(__file__).with_name("broken_tracer.py"), fault, action, *options]
+    for _ in range(2):  # the second from the stored plan
+        done = subprocess.run(
+            [*words, "--", "sh", "-c", script, marked],
+            env={**os.environ, **TRUSTED}, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == (125 if action == "run" else 2), done.stderr
+        assert "started" in done.stdout + done.stderr
+        assert "went on" not in (done.stdout + done.stderr).splitlines()  # apart from the command as it is told
+        assert "could not watch over the command: " in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not (project.root / "out" / "later").exists()
+        if action == "run":
+            assert json.loads((project.root / "record.json").read_text())["status"] == "INTERNAL_ERROR"
+        assert sleeping(marked) == []
+    assert (project.root / "sbx.yaml").read_text() == POLICY
+    done = subprocess.run([*words, "--", "cat", "a.txt"], env={**os.environ, **TRUSTED}, check=False, timeout=60)
+    assert done.returncode == 0  # nothing but the look at that name breaks it
+
+
+def sleeping(marked: str) -> list[str]:
+    """The processes that have this argument."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if marked.encode() in (folder / "cmdline").read_bytes().split(b"\0"):
+                found.append(folder.name)
+    return found

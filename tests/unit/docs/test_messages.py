@@ -18,11 +18,14 @@ REMEDY_ELSEWHERE: frozenset[tuple[str, str]] = frozenset(
     {
         ("supervise/run_options.py", "_limits"),  # the words of BadUnit say what to write
         ("library/api.py", "checked"),  # the result, whose own words say what to do
-        # The table of agents comes with sbx: no user meets these.
+        # The tables of agents and of tools' folders come with sbx: no user meets these.
         ("policy/agents.py", "parse_agents"),
         ("policy/agents.py", "_agent"),
-        ("policy/agents.py", "_entries"),
-        ("policy/agents.py", "_texts"),
+        ("policy/nodes.py", "entries_of"),
+        ("policy/nodes.py", "texts_of"),
+        ("policy/tool_folders.py", "parse_tool_folders"),
+        ("policy/tool_folders.py", "_anywhere"),
+        ("policy/tool_folders.py", "_stand_ins"),
     }
 )
 

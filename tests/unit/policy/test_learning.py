@@ -45,23 +45,135 @@ def test_a_tools_own_folder_is_granted_and_not_its_neighbours(places: tuple[str,
 
 def test_what_the_run_made_is_its_own(places: tuple[str, str]) -> None:
     workspace = places[0]
-    os.makedirs(f"{workspace}/build/deep")
+    os.makedirs(f"{workspace}/made/deep/__pycache__")
     found = propose(
         places,
-        Need(f"{workspace}/build", MODIFY, "mkdir"),
-        Need(f"{workspace}/build/deep", MODIFY, "mkdir"),
-        Need(f"{workspace}/build/deep/x.o", MODIFY, "create"),
+        Need(f"{workspace}/made", MODIFY, "mkdir", new=True),
+        Need(f"{workspace}/made/deep", MODIFY, "mkdir", new=True),
+        Need(f"{workspace}/made/deep/x.o", MODIFY, "create", new=True),
+        Need(f"{workspace}/made/deep/__pycache__/x", MODIFY, "create", new=True),
         Need(f"{workspace}/src/x.c", READ, "read"),
     )
-    assert found.modify == ["./build/**"]
+    assert found.modify == ["./made/**"]
+    assert found.made == ["./made/**"]
     assert found.read == ["./**"]
 
 
-def test_names_that_come_and_go_need_their_folder_and_the_rest_stays_protected(places: tuple[str, str]) -> None:
+def test_a_few_names_are_named(places: tuple[str, str]) -> None:
+    workspace = places[0]
+    found = propose(places, *(Need(f"{workspace}/{name}", MODIFY, "create", new=True) for name in ("m", "x.o", "y.o")))
+    assert found.modify == ["./m", "./x.o", "./y.o"]
+    assert found.read == ["./**"]  # a name can be made in a folder that is shown
+    assert found.notes == []
+
+
+def test_many_names_with_one_ending_are_a_glob(places: tuple[str, str]) -> None:
+    workspace = places[0]
+    names = [f"{workspace}/src/f{number}.o" for number in range(9)]
+    found = propose(places, *(Need(name, MODIFY, "create", new=True) for name in (*names, f"{workspace}/src/all.a")))
+    assert found.modify == ["./src/*.o", "./src/all.a"]
+    many = [Need(f"{workspace}/{folder}/{folder}.o", MODIFY, "create", new=True) for folder in "abcdefgh"]
+    assert propose(places, *many).modify == ["./**/*.o"]
+    assert propose(places, *(Need(need.path.replace("/w/", "/w/x/"), MODIFY, "create") for need in many)).modify == [
+        "./x/**/*.o"
+    ]
+
+
+def test_many_unlike_names_need_their_folder_and_the_rest_stays_protected(places: tuple[str, str]) -> None:
     workspace = places[0]
     os.mkdir(f"{workspace}/src")
-    found = propose(places, Need(f"{workspace}/x.o", MODIFY, "create"))
+    names = ("one", "two", "three", "four", "five", "six", "seven")
+    found = propose(places, *(Need(f"{workspace}/{name}", MODIFY, "create", new=True) for name in names))
     assert found.modify == ["./**", "!./src/**"]
+    assert found.notes == ["the whole workspace is proposed: 7 unlike names are made in the workspace itself"]
+    below = propose(places, *(Need(f"{workspace}/src/{name}", MODIFY, "create", new=True) for name in names))
+    assert (below.modify, below.notes) == (["./src/**"], [])
+
+
+def test_what_is_granted_already_is_not_excepted(places: tuple[str, str]) -> None:
+    workspace, home = places
+    for name in ("src", "out"):
+        os.mkdir(f"{workspace}/{name}")
+    generalizer = Generalizer(workspace, home, lambda need: False, granted=lambda folder: folder[-1] == "out")
+    need = Need(f"{workspace}/x7Gh2kLq", MODIFY, "create", new=True)
+    assert generalizer.propose([need]).modify == ["./**", "!./src/**"]
+
+
+def test_a_temporary_name_is_a_glob_if_something_of_it_stays(places: tuple[str, str]) -> None:
+    workspace = places[0]
+    cases = {"m.tmpX3kP9q": "./m.tmp*", ".m.x7Gh2k": None, ".#m": "./.#m", "sedQ2x0ab": "./sed??????"}
+    for name, rule in cases.items():
+        found = propose(places, Need(f"{workspace}/{name}", MODIFY, "create", new=True))
+        assert found.modify == ["./.m.*" if rule is None else rule]
+    found = propose(places, Need(f"{workspace}/x7Gh2kLq", MODIFY, "create", new=True))
+    assert found.modify == ["./**"]
+    assert found.notes == ["the whole workspace is proposed: the next name of ./x7Gh2kLq cannot be told"]
+    below = propose(places, Need(f"{workspace}/data/x7Gh2kLq", MODIFY, "create", new=True))
+    assert (below.modify, below.notes) == (["./data/**"], [])
+
+
+def test_without_a_hand_a_new_name_takes_its_folder(places: tuple[str, str]) -> None:
+    workspace, home = places
+    generalizer = Generalizer(workspace, home, lambda need: False, by_hand=False)
+    needs = [Need(f"{workspace}/src/x.o", MODIFY, "create", new=True), Need(f"{workspace}/log", MODIFY, "write")]
+    assert generalizer.propose(needs).modify == ["./log", "./src/**"]
+
+
+@pytest.mark.parametrize("operation", ["mknod", "chown", "setxattr", "access"])
+def test_what_the_hand_cannot_do_takes_the_folder(places: tuple[str, str], operation: str) -> None:
+    path = f"{places[0]}/src/x"
+    os.mkdir(os.path.dirname(path))
+    Path(path).touch()
+    made = [Need(path, MODIFY, "create", new=True), Need(path, MODIFY, operation)]
+    assert propose(places, *made).modify == ["./src/**"]
+    if operation != "mknod":
+        assert propose(places, Need(path, MODIFY, operation)).modify == ["./src/x"]
+
+
+def test_the_folders_of_tools_are_granted_whole(places: tuple[str, str]) -> None:
+    workspace = places[0]
+    for name in (".venv", "src"):
+        os.mkdir(f"{workspace}/{name}")
+    found = propose(
+        places,
+        Need(f"{workspace}/pytest-cache-files-x81kd0_q", MODIFY, "mkdir", new=True),
+        Need(f"{workspace}/pytest-cache-files-x81kd0_q/README.md", MODIFY, "create", new=True),
+        Need(f"{workspace}/.pytest_cache/v/cache/nodeids", MODIFY, "write"),
+        Need(f"{workspace}/web/node_modules/.cache/x", MODIFY, "write"),
+        Need(f"{workspace}/thing.egg-info/PKG-INFO", MODIFY, "create", new=True),
+        Need(f"{workspace}/src/deep/__pycache__/x.pyc", MODIFY, "create", new=True),
+        Need(f"{workspace}/build/lib/__pycache__/x.pyc", MODIFY, "create", new=True),
+        Need(f"{workspace}/target", MODIFY, "create", new=True),
+    )
+    assert found.modify == [
+        "./target",
+        "./.pytest_cache/**",
+        "./build/**",
+        "./thing.egg-info/**",
+        "./**/__pycache__/**",
+        "./web/node_modules/.cache/**",
+        "!./.venv/**",
+    ]
+    assert len(found.needless) == 2
+
+
+def test_a_folder_that_comes_and_goes_is_not_made_before(places: tuple[str, str]) -> None:
+    workspace = places[0]
+    found = propose(
+        places,
+        Need(f"{workspace}/t", MODIFY, "mkdir", new=True),
+        Need(f"{workspace}/t/a", MODIFY, "create", new=True),
+        Need(f"{workspace}/t", MODIFY, "rmdir", folder=True),
+    )
+    assert found.modify == ["./t", "./t/**/*"]
+    assert found.made == []
+
+
+def test_no_symlink_takes_a_place_that_a_rule_spells_out(places: tuple[str, str]) -> None:
+    workspace = places[0]
+    os.symlink("lib.so.1", f"{workspace}/lib.so")
+    found = propose(places, Need(f"{workspace}/lib.so", MODIFY, "symlink", new=True))
+    assert found.modify == ["./Cu??????", "./lib.so*"]
 
 
 def test_a_shared_folder_is_not_granted_for_one_name_in_it(places: tuple[str, str]) -> None:
@@ -193,4 +305,31 @@ def test_many_folders_in_one_are_that_one(tmp_path: Path) -> None:
     generalizer = Generalizer(str(tmp_path / "ws"), str(tmp_path / "home"), lambda need: False)
     assert generalizer.propose(needs).modify == ["./o/objects/**"]
     tops = [Need(str(tmp_path / f"ws/d{n}/f"), MODIFY, "create") for n in range(5)]
-    assert generalizer.propose(tops).modify == [f"./d{n}/**" for n in range(5)]
+    assert generalizer.propose(tops).modify == [f"./d{n}/f" for n in range(5)]
+
+
+def test_a_folder_with_an_odd_name_keeps_its_secrets_out_as_well(places: tuple[str, str]) -> None:
+    home = places[1]
+    folder = f"{home}/odd [1]\\x/data"
+    os.makedirs(folder)
+    names = [f"{folder}/{number}.txt" for number in range(9)]
+    for name in (*names, f"{folder}/credentials.json"):
+        Path(name).touch()
+    found = propose(places, *(Need(name, READ, "read") for name in names))
+    assert len(found.read) == 2 and found.read[0].endswith("/**")
+    assert found.read[1].startswith("!") and found.read[1].endswith("/credentials.json")
+    assert found.notes == []
+
+
+def test_a_folder_that_is_too_large_to_look_through_is_told(
+    places: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sbx.policy.learning.MAX_LOOK", 5)
+    folder = f"{places[1]}/data"
+    os.makedirs(folder)
+    names = [f"{folder}/{number}.txt" for number in range(9)]
+    for name in names:
+        Path(name).touch()
+    found = propose(places, *(Need(name, READ, "read") for name in names))
+    assert found.read == ["~/data/**"]
+    assert found.notes == [f"{folder} holds more names than were looked at: see that no secret is among them"]
