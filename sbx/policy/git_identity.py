@@ -36,8 +36,8 @@ def shareable(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def _may_be_shown(path: str) -> bool:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, AttributeError):  # not there, or no such flags on this platform
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    except OSError:
         return False
     try:
         data = os.read(descriptor, MAX_BYTES + 1)
