@@ -328,6 +328,13 @@ def _split_create(self: Comparison, step: Step) -> bool:
     return any(self.exceptional_below(folder, MODIFY) for folder in folders)
 
 
+def _moved_apart(self: Comparison, step: Step) -> bool:
+    if step.operation[0] not in (*MOVES, "link", "nameless") or step.inside != errno.EXDEV:
+        return False
+    folders = [os.path.dirname(need.place) for need in step.needs[:2]]
+    return any(not self.allows(Need(MODIFY, folder)) or self.exceptional_below(folder, MODIFY) for folder in folders)
+
+
 def _split_list(self: Comparison, step: Step) -> bool:
     return step.operation[0] in ("list", "read") and any(
         self.exceptional_below(need.place, READ) for need in step.needs
@@ -347,6 +354,7 @@ STRICTER: dict[str, Excuse] = {
     "symlink-name": _symlink_name,
     "landlock-no-sockets": _no_sockets,
     "landlock-split-create": _split_create,
+    "landlock-move-apart": _moved_apart,
     "landlock-split-list": _split_list,
     "landlock-hard-link": _hard_linked,
 }

@@ -139,6 +139,13 @@ EXCEPTIONS: dict[str, KnownException] = {
             "start keeps its own verdict.",
         ),
         _known(
+            "landlock-move-apart",
+            _STRICTER,
+            (LANDLOCK,),
+            "rename and link between two folders fail with EXDEV where one of them is not granted as a whole; programs "
+            "copy instead.",
+        ),
+        _known(
             "landlock-split-list",
             _STRICTER,
             (LANDLOCK,),
