@@ -1,4 +1,4 @@
-"""A disagreement that random policies found, kept as it was: a link between folders of which one is not granted whole."""
+"""A disagreement that random policies found, kept as it was: a link between folders, one of them not granted whole."""
 
 from __future__ import annotations
 
