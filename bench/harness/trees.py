@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 GIT = ("git", "-c", "user.name=Bench", "-c", "user.email=bench@example.com", "-c", "init.defaultBranch=main")
@@ -23,8 +25,12 @@ def many_files(folder: Path, count: int, *, per_folder: int = 100, size: int = 3
 
 
 def git_repository(folder: Path) -> Path:
-    """Commits whatever is in the folder."""
+    """Commits whatever is in the folder. Its files are older than git's index: of those that are not, every `git status`
+    reads the content again."""
     if not (folder / ".git").exists():
+        before = time.time() - 3600
+        for path in folder.rglob("*"):
+            os.utime(path, (before, before))
         for arguments in (("init", "--quiet"), ("add", "-A"), ("commit", "--quiet", "-m", "content")):
             subprocess.run([*GIT, *arguments], cwd=folder, check=True, capture_output=True)
     return folder
