@@ -25,8 +25,8 @@ def many_files(folder: Path, count: int, *, per_folder: int = 100, size: int = 3
 
 
 def git_repository(folder: Path) -> Path:
-    """Commits whatever is in the folder. Its files are older than git's index: of those that are not, every `git status`
-    reads the content again."""
+    """Commits whatever is in the folder. Its files are older than git's index: of others every `git status` reads the
+    content again."""
     if not (folder / ".git").exists():
         before = time.time() - 3600
         for path in folder.rglob("*"):
